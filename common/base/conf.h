@@ -6,8 +6,8 @@
  *
  *     static const struct ab_setting settings[] = {
  *         {"listen", AB_CONF_TEXT, "0.0.0.0:8443", "address and port of HTTPS"},
- *         {"session_ttl", AB_CONF_DURATION, "5m", "a session without a heartbeat for this long ends"},
- *         {0},
+ *         {"session_ttl", AB_CONF_DURATION, "5m", "a session without a heartbeat for this long
+ * ends"}, {0},
  *     };
  */
 #ifndef AB_CONF_H
@@ -25,7 +25,8 @@ enum ab_conf_type {
     AB_CONF_DURATION, /* 250ms 30s 5m 48h; read with ab_conf_ms */
     AB_CONF_SIZE,     /* 64MiB; read with ab_conf_int */
     AB_CONF_LIST,     /* by comma */
-    AB_CONF_SECRET,   /* text; masked by --print-config; only from the environment, *_FILE or the file */
+    AB_CONF_SECRET, /* text; masked by --print-config; only from the environment, *_FILE or the file
+                     */
 };
 
 struct ab_setting {
@@ -43,7 +44,12 @@ void ab_conf_destroy(ab_conf_t **self);
 
 /* Set from one source; later calls of a weaker source do not overwrite. `origin` is what
  * --print-config shows, e.g. "flag", "environment", "centre.yml:3". */
-enum ab_conf_source { AB_CONF_DEFAULT, AB_CONF_FILE, AB_CONF_ENV, AB_CONF_FLAG };
+enum ab_conf_source {
+    AB_CONF_DEFAULT,
+    AB_CONF_FILE,
+    AB_CONF_ENV,
+    AB_CONF_FLAG
+};
 int ab_conf_set(ab_conf_t *self, enum ab_conf_source source, const char *origin, const char *name,
                 const char *value, struct ab_error *err);
 

@@ -11,18 +11,18 @@
 #include <stdint.h>
 
 enum ab_code {
-    AB_EINVAL = 400,   /* asks for something impossible */
-    AB_EAUTH = 401,    /* who are you? */
-    AB_EDENIED = 403,  /* not with this token */
-    AB_ENOENT = 404,   /* not there, or not yours */
+    AB_EINVAL = 400,  /* asks for something impossible */
+    AB_EAUTH = 401,   /* who are you? */
+    AB_EDENIED = 403, /* not with this token */
+    AB_ENOENT = 404,  /* not there, or not yours */
     AB_EMETHOD = 405,
     AB_ECONFLICT = 409, /* lost lease */
     AB_ETOOBIG = 413,
-    AB_ESCHEMA = 422,  /* does not match its description */
+    AB_ESCHEMA = 422, /* does not match its description */
     AB_ERATE = 429,
     AB_EINTERNAL = 500,
     AB_EUPSTREAM = 502,
-    AB_EBUSY = 503,    /* try again: `retry_sec` */
+    AB_EBUSY = 503, /* try again: `retry_sec` */
     AB_ETIMEOUT = 504,
 };
 
@@ -34,10 +34,10 @@ struct ab_error_item {
 };
 
 struct ab_error {
-    int code;       /* enum ab_code; 0 no error */
-    char kind[32];  /* machine-readable, e.g. "not_found" (an owned row), "bad_reference" */
+    int code;      /* enum ab_code; 0 no error */
+    char kind[32]; /* machine-readable, e.g. "not_found" (an owned row), "bad_reference" */
     char text[480];
-    int retry_sec;  /* for AB_EBUSY and AB_ERATE; 0 = 1 s */
+    int retry_sec;               /* for AB_EBUSY and AB_ERATE; 0 = 1 s */
     struct ab_error_item *items; /* borrowed from the call's arena; NULL if none */
     size_t n_items;
 };

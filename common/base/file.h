@@ -12,7 +12,8 @@
 int ab_file_read(const char *path, size_t limit, struct ab_buf *out, struct ab_error *err);
 
 /* Temporary file beside it, fsync, rename, fsync of the folder. */
-int ab_file_write(const char *path, const void *bytes, size_t len, mode_t mode, struct ab_error *err);
+int ab_file_write(const char *path, const void *bytes, size_t len, mode_t mode,
+                  struct ab_error *err);
 
 /* mkdir -p; existing folders are left alone. */
 int ab_mkdirs(const char *path, mode_t mode, struct ab_error *err);
@@ -20,7 +21,8 @@ int ab_mkdirs(const char *path, mode_t mode, struct ab_error *err);
 /* rm -r, does not follow links, stays on what is below path. A missing path is fine. */
 int ab_remove_tree(const char *path, struct ab_error *err);
 
-/* A secret must not be readable by others: 0 if mode & 077 == 0 and it is ours, else -1 with a text. */
+/* A secret must not be readable by others: 0 if mode & 077 == 0 and it is ours, else -1 with a
+ * text. */
 int ab_file_private(const char *path, struct ab_error *err);
 
 #endif

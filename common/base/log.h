@@ -1,7 +1,8 @@
 /* log.h - structured lines on stderr: one line, one event (logfmt)
  *
  *     ab_log(AB_INFO, "lease.taken", AB_KV("session", id), AB_KV("jobs", n));
- *     ts=2026-03-01T12:00:00.123Z level=info svc=sessions req=7f3a event=lease.taken session=7 jobs=3
+ *     ts=2026-03-01T12:00:00.123Z level=info svc=sessions req=7f3a event=lease.taken session=7
+ * jobs=3
  *
  * The event name never changes. AB_KV picks the type. Secrets never have a key. Thread safe; a line
  * is one write(). A line is cut at 4 kB.
@@ -13,11 +14,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum ab_level { AB_DEBUG, AB_INFO, AB_WARN, AB_ERROR };
+enum ab_level {
+    AB_DEBUG,
+    AB_INFO,
+    AB_WARN,
+    AB_ERROR
+};
 
 struct ab_kv {
     const char *key;
-    enum { AB_KV_INT, AB_KV_UINT, AB_KV_REAL, AB_KV_TEXT, AB_KV_BOOL } type;
+    enum {
+        AB_KV_INT,
+        AB_KV_UINT,
+        AB_KV_REAL,
+        AB_KV_TEXT,
+        AB_KV_BOOL
+    } type;
     union {
         int64_t i;
         uint64_t u;

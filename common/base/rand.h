@@ -18,7 +18,8 @@ int ab_uuid_parse(const char *text, size_t len, uint8_t out[16]);
 /* n bytes as 2n lower-case hex digits and NUL. */
 void ab_hex(const void *bytes, size_t n, char *out);
 
-/* Milliseconds to wait before try number `attempt` (from 0): full jitter below min(cap, base * 2^attempt). */
+/* Milliseconds to wait before try number `attempt` (from 0): full jitter below min(cap, base *
+ * 2^attempt). */
 int64_t ab_backoff_ms(int attempt, int64_t base_ms, int64_t cap_ms);
 
 #endif

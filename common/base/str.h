@@ -20,7 +20,8 @@ int ab_parse_size(const char *text, int64_t *bytes);
 /* The nearest of n names by edit distance, or NULL if none is near: for "did you mean ...". */
 const char *ab_str_nearest(const char *word, const char *const *names, size_t n);
 
-/* A path relative to some folder that cannot leave it: no leading '/', no "..", no NUL, not empty. */
+/* A path relative to some folder that cannot leave it: no leading '/', no "..", no NUL, not empty.
+ */
 bool ab_path_stays_below(const char *path);
 
 #endif

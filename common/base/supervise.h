@@ -20,8 +20,10 @@ struct ab_ward {
     const char *const *argv; /* copied */
     const char *const *env;  /* added to ours, "K=V"; copied; NULL none */
     const char *cwd;
-    const char *log_path;    /* stdout and stderr go to the end of it, rotated at 16 MiB x 4 */
-    int64_t stop_ms;         /* SIGTERM, then SIGKILL to its group after this long */
+    const char *log_path; /* stdout and stderr go to the end of it, rotated at 16 MiB x 4 */
+    int64_t stop_ms;      /* stop_signal, then SIGKILL to its group after this long */
+    int stop_signal;      /* 0: SIGTERM */
+    bool die_with_parent; /* see spawn.h: killed when the thread that supervises ends */
 };
 
 /* Restart waits 0.2 s, doubling to 30 s; a run of more than 60 s starts again at 0.2 s. */
@@ -42,15 +44,16 @@ size_t ab_supervise_running(const ab_supervise_t *self);
 
 struct ab_ward_status {
     const char *name;
-    pid_t pid;             /* 0: not running now */
+    pid_t pid; /* 0: not running now */
     int restarts;
-    int last_exit;         /* as ab_exit_code */
+    int last_exit; /* as ab_exit_code */
     int64_t started_utc_us;
 };
 /* `i` from 0; false past the end. */
 bool ab_supervise_status(const ab_supervise_t *self, size_t i, struct ab_ward_status *out);
 
 /* Called after each start and end; NULL none. */
-void ab_supervise_on_change(ab_supervise_t *self, void (*fn)(void *arg, const char *name), void *arg);
+void ab_supervise_on_change(ab_supervise_t *self, void (*fn)(void *arg, const char *name),
+                            void *arg);
 
 #endif
