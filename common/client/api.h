@@ -25,6 +25,7 @@ struct ab_client_file {
 };
 /* ABIES_CLIENT_PATH, else <site>/client.yml when site is not NULL, else ~/.abies/client.yml. */
 int ab_client_file_load(struct ab_client_file *out, const char *site, struct ab_error *err);
+int ab_client_file_load_path(struct ab_client_file *out, const char *path, struct ab_error *err); /* that one */
 int ab_client_file_save(const struct ab_client_file *file, struct ab_error *err); /* 0600, by rename */
 void ab_client_file_free(struct ab_client_file *file);
 

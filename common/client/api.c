@@ -1,0 +1,428 @@
+/* api.c - calls to the centre: token, retries, one Idempotency-Key for all tries of a call
+ *
+ * A token is renewed by whoever needs it first. Refresh tokens are used once, and using one twice
+ * ends the whole family, so the renewal happens under a lock beside the client file and looks first
+ * whether another process has just done it.
+ */
+#include "api.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/rand.h"
+#include "base/str.h"
+#include "crypt/crypt.h"
+#include "http.h"
+#include "schema/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RENEW_BEFORE_US (INT64_C(600) * 1000000) /* of a token's life of an hour */
+#define RENEW_TIMEOUT_MS 30000
+#define BACKOFF_BASE_MS 200
+#define BACKOFF_CAP_MS 20000
+#define STOP_LOOK_MS 100
+#define LOCK_WAIT_MS 15000
+
+struct ab_api {
+    struct ab_client_file file;
+    struct timespec file_time;
+    ab_http_t *http;
+    bool renew;
+    int64_t renew_not_before_ms; /* after a failed renewal: not with every call */
+};
+
+static struct timespec time_of(const char *path)
+{
+    struct stat st;
+    if (!path || stat(path, &st) < 0)
+        return (struct timespec){0};
+    return st.st_mtim;
+}
+
+static int open_http(ab_api_t *self, struct ab_error *err)
+{
+    struct ab_http_options options = {
+        .ca_file = self->file.ca_file,
+        .proxy = self->file.proxy,
+        .connect_timeout_ms = self->file.connect_timeout_ms,
+    };
+    ab_http_destroy(&self->http);
+    self->http = ab_http_new(&options, err);
+    return self->http ? 0 : -1;
+}
+
+static char *copy(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+ab_api_t *ab_api_new(const struct ab_client_file *file, bool renew, struct ab_error *err)
+{
+    AB_AUTO(ab_api_destroy) ab_api_t *self = calloc(1, sizeof(*self));
+    if (!self) {
+        ab_fail(err, AB_EINTERNAL, "no memory for an API client");
+        return NULL;
+    }
+    self->file = *file;
+    self->file.path = copy(file->path);
+    self->file.api_root = copy(file->api_root);
+    self->file.ca_file = copy(file->ca_file);
+    self->file.proxy = copy(file->proxy);
+    self->file.token = copy(file->token);
+    self->file.refresh_token = copy(file->refresh_token);
+    self->file_time = time_of(file->path);
+    self->renew = renew;
+    ab_crypt_init();
+    if (open_http(self, err) < 0)
+        return NULL;
+    return AB_TAKE(self);
+}
+
+void ab_api_destroy(ab_api_t **self)
+{
+    if (!*self)
+        return;
+    ab_http_destroy(&(*self)->http);
+    ab_client_file_free(&(*self)->file);
+    free(*self);
+    *self = NULL;
+}
+
+/* ------------------------------------------------------------------ the client file */
+
+/* Take over what another process (or `abies login`) wrote. A file that cannot be read now, or
+ * speaks of another centre, changes nothing. */
+static void reread(ab_api_t *self)
+{
+    struct timespec now = time_of(self->file.path);
+    struct ab_client_file fresh = {0};
+
+    if (!now.tv_sec || memcmp(&now, &self->file_time, sizeof(now)) == 0)
+        return;
+    if (ab_client_file_load_path(&fresh, self->file.path, NULL) < 0)
+        return;
+    self->file_time = now;
+    if (strcmp(fresh.api_root, self->file.api_root) == 0) {
+        ab_client_file_free(&self->file);
+        self->file = fresh;
+        (void)open_http(self, NULL);
+    } else {
+        ab_client_file_free(&fresh);
+    }
+}
+
+/* -1 where a file system has no locks: then two renewals may meet, which costs one new login. */
+static int lock_file(const char *path)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf name = {0};
+    ab_buf_printf(&name, "%s.lock", path);
+    int fd = name.failed ? -1 : open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -1;
+    for (int64_t end = ab_now_ms() + LOCK_WAIT_MS; flock(fd, LOCK_EX | LOCK_NB) < 0;) {
+        if (errno != EWOULDBLOCK || ab_now_ms() > end) {
+            close(fd);
+            return -1;
+        }
+        (void)poll(NULL, 0, STOP_LOOK_MS);
+    }
+    return fd;
+}
+
+static int take_tokens(struct ab_client_file *file, const struct ab_buf *reply,
+                       struct ab_error *err)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    const struct ab_value *v = ab_value_parse(arena, reply->data, reply->len, err);
+    const char *token = ab_value_text(ab_value_get(v, "access_token"), NULL);
+    const char *refresh = ab_value_text(ab_value_get(v, "refresh_token"), NULL);
+    const char *expiry = ab_value_text(ab_value_get(v, "expiration"), "");
+
+    if (!token)
+        return ab_fail(err, AB_EUPSTREAM, "the centre's answer to a token renewal has no token");
+    free(file->token);
+    file->token = strdup(token);
+    file->token_expiry_us = 0;
+    (void)ab_time_parse(expiry, strlen(expiry), &file->token_expiry_us);
+    if (refresh) {
+        free(file->refresh_token);
+        file->refresh_token = strdup(refresh);
+    }
+    return 0;
+}
+
+/* The key is made from the refresh token, so a renewal whose answer was lost, even by a crash of
+ * ours, is the same request to the centre when it is sent again. */
+static int send_refresh(ab_api_t *self, struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {.limit = 1 << 20};
+    const char *token = self->file.refresh_token;
+    uint8_t digest[16];
+    char key[33];
+
+    ab_hash(token, strlen(token), digest, sizeof(digest));
+    ab_hex(digest, sizeof(digest), key);
+    ab_buf_str(&body, "{\"refresh_token\":");
+    ab_buf_json_str(&body, token, strlen(token));
+    ab_buf_str(&body, "}");
+    struct ab_api_options options = {
+        .timeout_ms = RENEW_TIMEOUT_MS, .retries = 3, .key = key, .no_token = true};
+    int status = ab_api_call(self, "POST", "/auth/token/refresh", body.data, body.len, &options,
+                             &reply, err);
+    ab_wipe(body.data, body.len);
+    if (status < 0 || status >= 300)
+        return -1;
+    return take_tokens(&self->file, &reply, err);
+}
+
+static int renew_token(ab_api_t *self, const char *used, struct ab_error *err)
+{
+    AB_AUTO(ab_close) int lock = lock_file(self->file.path);
+
+    reread(self); /* somebody else may have been quicker */
+    if (self->file.token && used && strcmp(self->file.token, used) != 0)
+        return 0;
+    if (!self->file.refresh_token)
+        return ab_fail(err, AB_EAUTH, "the token has ended; run `abies login`");
+    if (send_refresh(self, err) < 0) {
+        self->renew_not_before_ms = ab_now_ms() + 5000;
+        return -1;
+    }
+    if (ab_client_file_save(&self->file, err) < 0)
+        return -1;
+    self->file_time = time_of(self->file.path);
+    return 0;
+}
+
+static bool may_renew(const ab_api_t *self)
+{
+    return self->renew && self->file.refresh_token && ab_now_ms() >= self->renew_not_before_ms;
+}
+
+static void freshen(ab_api_t *self)
+{
+    reread(self);
+    int64_t end = self->file.token_expiry_us;
+    if (end && end - ab_utc_us() < RENEW_BEFORE_US && may_renew(self)) {
+        AB_AUTO(ab_free) char *used = copy(self->file.token);
+        (void)renew_token(self, used, NULL); /* the call itself says what is wrong */
+    }
+}
+
+/* ------------------------------------------------------------------ errors in the contract's forms
+ */
+
+static void say_issues(struct ab_buf *text, const struct ab_value *detail)
+{
+    for (size_t i = 0; i < detail->n && i < 3; i++) {
+        const struct ab_value *one = &detail->items[i], *loc = ab_value_get(one, "loc");
+        ab_buf_str(text, i ? "; " : "");
+        for (size_t k = 0; loc && loc->type == AB_V_LIST && k < loc->n; k++) {
+            const struct ab_value *part = &loc->items[k];
+            ab_buf_str(text, k ? "." : "");
+            if (part->type == AB_V_INT)
+                ab_buf_int(text, part->i);
+            else
+                ab_buf_str(text, ab_value_text(part, "?"));
+        }
+        ab_buf_printf(text, ": %s", ab_value_text(ab_value_get(one, "msg"), "wrong"));
+    }
+    if (detail->n > 3)
+        ab_buf_printf(text, " and %zu more", detail->n - 3);
+}
+
+static void fill_error(int status, const struct ab_buf *reply, struct ab_error *err)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    AB_AUTO(ab_buf_free) struct ab_buf text = {0};
+    const struct ab_value *v =
+        reply->len ? ab_value_parse(arena, reply->data, reply->len, NULL) : NULL;
+    const struct ab_value *detail = ab_value_get(v, "detail");
+
+    if (detail && detail->type == AB_V_TEXT)
+        ab_buf_str(&text, ab_value_text(detail, ""));
+    else if (detail && detail->type == AB_V_LIST)
+        say_issues(&text, detail);
+    else if (ab_value_get(v, "message"))
+        ab_buf_str(&text, ab_value_text(ab_value_get(v, "message"), ""));
+    else if (ab_value_get(v, "error"))
+        ab_buf_str(&text, ab_value_text(ab_value_get(v, "error"), ""));
+    if (!text.len)
+        ab_buf_printf(&text, "the centre answered with HTTP status %d", status);
+    ab_fail(err, status, "%s", text.failed ? "" : text.data);
+}
+
+/* ------------------------------------------------------------------ one call */
+
+struct call {
+    const char *method, *body;
+    size_t len;
+    const struct ab_api_options *options;
+    char *url;
+    char key[AB_UUID_TEXT];
+    bool changes;
+    int64_t end_ms;
+};
+
+static int one_try(ab_api_t *self, struct call *call, struct ab_http_reply *reply,
+                   struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf token = {0}, key = {0};
+    const char *headers[5];
+    size_t n = 0;
+    int64_t left = call->end_ms - ab_now_ms();
+
+    headers[n++] = "Accept: application/json";
+    if (call->body)
+        headers[n++] = call->options->form ? "Content-Type: application/x-www-form-urlencoded"
+                                           : "Content-Type: application/json";
+    if (self->file.token && !call->options->no_token) {
+        ab_buf_printf(&token, "Authorization: Bearer %s", self->file.token);
+        headers[n++] = token.data;
+    }
+    if (call->changes) {
+        ab_buf_printf(&key, "Idempotency-Key: %s",
+                      call->options->key ? call->options->key : call->key);
+        headers[n++] = key.data;
+    }
+    headers[n] = NULL;
+    struct ab_http_request request = {
+        .method = call->method,
+        .url = call->url,
+        .headers = headers,
+        .body = call->body,
+        .len = call->len,
+        .timeout_ms = left > 1 ? left : 1,
+        .stop = call->options->stop,
+    };
+    int rc = ab_http_call(self->http, &request, reply, err);
+    if (token.data)
+        ab_wipe(token.data, token.len);
+    return rc;
+}
+
+static bool worth_another(int rc, int status, const struct ab_error *err)
+{
+    if (rc < 0)
+        return err->code == AB_EUPSTREAM || err->code == AB_ETIMEOUT;
+    return status == 429 || status == 502 || status == 503 || status == 504;
+}
+
+static bool stopped(const struct call *call)
+{
+    return call->options->stop && *call->options->stop;
+}
+
+/* False when the time is up or the caller wants to leave. */
+static bool wait_before(const struct call *call, int attempt, int retry_after_sec)
+{
+    int64_t ms = ab_backoff_ms(attempt, BACKOFF_BASE_MS, BACKOFF_CAP_MS);
+
+    if (retry_after_sec >= 0) /* not all at the same moment */
+        ms = retry_after_sec * INT64_C(1000) + (int64_t)ab_random_below(BACKOFF_BASE_MS);
+    int64_t wake = ab_now_ms() + ms;
+    if (wake >= call->end_ms)
+        return false;
+    for (int64_t left = ms; left > 0 && !stopped(call); left = wake - ab_now_ms())
+        (void)poll(NULL, 0, (int)(left < STOP_LOOK_MS ? left : STOP_LOOK_MS));
+    return !stopped(call);
+}
+
+static int run_call(ab_api_t *self, struct call *call, struct ab_buf *reply, struct ab_error *err)
+{
+    int retries = call->options->retries < 0 ? self->file.retry_count : call->options->retries;
+    struct ab_http_reply got = {.body = reply};
+    struct ab_error why = {0};
+    bool renewed = call->options->no_token;
+    int rc;
+
+    for (int attempt = 0;; attempt++) {
+        AB_AUTO(ab_free) char *used = copy(self->file.token);
+        why = (struct ab_error){0};
+        rc = one_try(self, call, &got, &why);
+        if (rc == 0 && got.status == 401 && !renewed) {
+            renewed = true;
+            reread(self);
+            bool changed = self->file.token && used && strcmp(used, self->file.token) != 0;
+            if (changed || (may_renew(self) && renew_token(self, used, NULL) == 0))
+                continue;
+        }
+        if (!worth_another(rc, got.status, &why) || attempt >= retries
+            || !wait_before(call, attempt, rc < 0 ? -1 : got.retry_after_sec))
+            break;
+    }
+    if (rc < 0) {
+        if (err)
+            *err = why;
+        return -1;
+    }
+    if (got.status >= 300)
+        fill_error(got.status, reply, err);
+    if (got.status >= 300 && err && got.retry_after_sec > 0)
+        err->retry_sec = got.retry_after_sec;
+    return got.status;
+}
+
+int ab_api_call(ab_api_t *self, const char *method, const char *path, const char *body, size_t len,
+                const struct ab_api_options *options, struct ab_buf *reply, struct ab_error *err)
+{
+    static const struct ab_api_options usual = {.retries = -1};
+    AB_AUTO(ab_buf_free) struct ab_buf url = {0}, dropped = {0};
+    struct call call = {
+        .method = method, .body = body, .len = len, .options = options ? options : &usual};
+
+    if (!self->http)
+        return ab_fail(err, AB_EINTERNAL, "the HTTP client could not be made again");
+    if (!call.options->no_token)
+        freshen(self);
+    ab_buf_printf(&url, "%s%s%s", self->file.api_root, path[0] == '/' ? "" : "/", path);
+    if (url.failed)
+        return ab_fail(err, AB_ETOOBIG, "a path of %zu bytes is too long", strlen(path));
+    call.url = url.data;
+    call.changes = strcmp(method, "GET") != 0;
+    if (call.changes && !call.options->key) {
+        uint8_t uuid[16];
+        ab_uuid7(uuid);
+        ab_uuid_text(uuid, call.key);
+    }
+    int64_t total =
+        call.options->timeout_ms ? call.options->timeout_ms : self->file.read_timeout_ms;
+    call.end_ms = ab_now_ms() + total;
+    return run_call(self, &call, reply ? reply : &dropped, err);
+}
+
+/* ------------------------------------------------------------------ query strings */
+
+void ab_api_query(struct ab_buf *path, const char *name, const char *value)
+{
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    bool first = !path->data || !memchr(path->data, '?', path->len);
+
+    ab_buf_char(path, first ? '?' : '&');
+    ab_buf_str(path, name);
+    ab_buf_char(path, '=');
+    for (const char *c = value; *c; c++) {
+        if (strchr(plain, *c))
+            ab_buf_char(path, *c);
+        else
+            ab_buf_printf(path, "%%%02X", (unsigned char)*c);
+    }
+}
+
+void ab_api_query_int(struct ab_buf *path, const char *name, int64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    ab_api_query(path, name, text);
+}
