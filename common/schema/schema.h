@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* clang-format off */ /* tables from here on */
+
 /* ------------------------------------------------------------------ C types of fields */
 
 struct ab_bytes {            /* free JSON as text; not NUL-terminated; n == 0: absent */
@@ -85,6 +87,7 @@ enum {
     AB_SORT = 1 << 11,    /* may stand in `ordering`, with and without '-' */
     AB_NOT_CLEARED = 1 << 12, /* explicit null in an update means "no change" (job state, state_timestamp) */
     AB_SECRET_TEXT = 1 << 13, /* never logged */
+    AB_UNIQUE = 1 << 14,      /* list: a set; duplicates are dropped, order is kept */
 };
 
 struct ab_enum {
@@ -202,7 +205,7 @@ enum { AB_SCOPE_USER = 1, AB_SCOPE_SITE = 2, AB_SCOPE_READ = 4, AB_SCOPE_ADMIN =
 struct ab_route {
     const char *verb;     /* "job.create" */
     const char *service;  /* "jobs" */
-    const char *method;   /* "POST" */
+    const char *method;   /* "POST"; NULL: no path, between our own processes only */
     const char *path;     /* "/jobs/", "/jobs/{id}", "/auth/tokens/{id}": {id} is an integer, {name} text */
     const struct ab_schema *query; /* NULL none */
     const struct ab_schema *body;  /* NULL none */
