@@ -33,6 +33,10 @@ PGconn *ab_db_conn(ab_db_t *self);
 /* After a lost connection: reconnect and prepare again; -1 while the server is away. */
 int ab_db_ensure(ab_db_t *self, struct ab_error *err);
 
+/* Longest wait for one answer (40 s at first; the server's statement_timeout should be shorter). Over it
+ * the connection is given up: AB_EBUSY, db_gone. */
+void ab_db_limit(ab_db_t *self, int64_t ms);
+
 /* Prepare every block of the lists (NULL-terminated list of NULL-terminated lists), read back the
  * parameter types. A block that does not compile is named in the error. Kept for reconnects. */
 int ab_db_prepare(ab_db_t *self, const struct ab_sql *const *const *lists, struct ab_error *err);
@@ -63,9 +67,11 @@ struct ab_db_param {
 };
 
 /* Run a prepared block; parameters are looked up by name in `params`. The result (binary format) is
- * cleared when the arena goes. NULL and `err` on failure: serialization and deadlock failures, lock and
- * statement timeouts and a lost connection are AB_EBUSY; a unique or check violation AB_EINVAL with
- * the constraint's name as kind; anything else AB_EINTERNAL. */
+ * cleared when the arena goes. NULL and `err` on failure. AB_EBUSY by kind: "db_conflict" serialization
+ * failure, deadlock, changed tables (ab_db_ensure, then the whole transaction again), "db_timeout" of a
+ * lock or statement, "db_gone" connection lost (ab_db_ensure), "db_full". A unique, check or foreign key
+ * violation is AB_EINVAL with the constraint's name as kind; a value that PostgreSQL refuses (\u0000 in
+ * jsonb) AB_EINVAL "bad_value"; anything else AB_EINTERNAL. */
 PGresult *ab_db_run(ab_db_t *self, const struct ab_sql *sql, const struct ab_db_param *params, size_t n,
                     ab_arena_t *arena, struct ab_error *err);
 
@@ -100,13 +106,15 @@ void ab_copy_time(struct ab_buf *out, int64_t utc_us);
 void ab_copy_int8s(struct ab_buf *out, const int64_t *v, size_t n);
 void ab_copy_end(struct ab_buf *out);
 
-/* ---- binary results */
+/* ---- binary results; a null is 0, false, NULL */
 bool ab_col_null(const PGresult *r, int row, int col);
-int64_t ab_col_int(const PGresult *r, int row, int col);  /* int2, int4, int8, oid */
-double ab_col_real(const PGresult *r, int row, int col);  /* float4, float8, numeric by its text */
+int64_t ab_col_int(const PGresult *r, int row, int col);  /* int2, int4, int8, oid, xid8, numeric (its whole part) */
+double ab_col_real(const PGresult *r, int row, int col);  /* float4, float8, numeric, integers */
 bool ab_col_bool(const PGresult *r, int row, int col);
 int64_t ab_col_time(const PGresult *r, int row, int col); /* us since 1970 UTC */
 const char *ab_col_text(const PGresult *r, int row, int col, size_t *len); /* text, enum, json; jsonb without its version byte; points into r */
+const void *ab_col_bytes(const PGresult *r, int row, int col, size_t *len); /* bytea, uuid; NULL: null */
+bool ab_col_uuid(const PGresult *r, int row, int col, char out[37]); /* as text; false: null */
 int64_t *ab_col_int8s(const PGresult *r, int row, int col, ab_arena_t *arena, size_t *n);
 /* Column number by name; a name that is not there is our own mistake (assert). */
 int ab_col(const PGresult *r, const char *name);

@@ -1,0 +1,239 @@
+/* db.c - running statements: one, free text, several in a round trip */
+#include "base/fault.h"
+#include "inner.h"
+#include <string.h>
+
+enum {
+    CHUNK_STEPS = 64, /* what is sent before anything is read: bounded, or both sides block */
+    CHUNK_BYTES = 256 * 1024,
+    KEEP_BYTES = 1024 * 1024, /* of the parameter buffer between calls */
+};
+
+static void clear_result(void *r)
+{
+    PQclear(r);
+}
+
+PGresult *db_keep(PGresult *r, ab_arena_t *arena)
+{
+    if (r)
+        ab_defer(arena, clear_result, r);
+    return r;
+}
+
+/* The result, or NULL with its error. */
+static PGresult *check(ab_db_t *self, PGresult *r, const char *what, ab_arena_t *arena,
+                       struct ab_error *err)
+{
+    ExecStatusType is = r ? PQresultStatus(r) : PGRES_FATAL_ERROR;
+    if (is == PGRES_TUPLES_OK || is == PGRES_COMMAND_OK)
+        return db_keep(r, arena);
+    if (r && (is == PGRES_COPY_IN || is == PGRES_COPY_OUT || is == PGRES_COPY_BOTH)) {
+        self->broken = true; /* in the middle of a COPY that nobody will finish */
+        ab_fail(err, AB_EINTERNAL, "%s: COPY runs through ab_db_copy", what);
+    } else if (r) {
+        db_fail_result(self, r, what, err);
+    }
+    PQclear(r);
+    return NULL;
+}
+
+static void trim_params(ab_db_t *self)
+{
+    if (self->params.cap > KEEP_BYTES)
+        ab_buf_free(&self->params);
+}
+
+/* Encode the parameters of a block, found by name. */
+static int bind_block(ab_db_t *self, struct bound *out, const struct ab_sql *sql,
+                      const struct ab_db_param *params, size_t n, struct ab_error *err)
+{
+    const struct statement *s = db_statement(self, sql);
+    if (!s)
+        return ab_fail(err, AB_EINTERNAL, "%s (%s) was never prepared", sql->name, sql->file);
+    if (db_bind_begin(self, out, (size_t)s->n, sql->name, err) < 0)
+        return -1;
+    for (int i = 0; i < s->n; i++) {
+        size_t k = 0;
+        while (k < n && strcmp(params[k].name, sql->params[i]) != 0)
+            k++;
+        if (k == n)
+            return ab_fail(err, AB_EINTERNAL, "%s: parameter :%s was not given", sql->name,
+                           sql->params[i]);
+        if (db_bind_add(self, out, &s->types[i], &params[k].value, sql->name, sql->params[i], err)
+            < 0)
+            return -1;
+    }
+    return db_bind_end(self, out, sql->name, err);
+}
+
+static int send_block(ab_db_t *self, const struct ab_sql *sql, const struct bound *b,
+                      struct ab_error *err)
+{
+    if (PQsendQueryPrepared(self->conn, sql->name, b->n, b->values, b->lengths, b->formats, 1))
+        return 0;
+    return db_fail_lost(self, sql->name, err);
+}
+
+PGresult *ab_db_run(ab_db_t *self, const struct ab_sql *sql, const struct ab_db_param *params,
+                    size_t n, ab_arena_t *arena, struct ab_error *err)
+{
+    struct bound b;
+    PGresult *r = NULL;
+    if (db_ready(self, "db.run", err) == 0 && bind_block(self, &b, sql, params, n, err) == 0
+        && send_block(self, sql, &b, err) == 0)
+        r = check(self, db_answer(self, err), sql->name, arena, err);
+    trim_params(self);
+    return r;
+}
+
+PGresult *ab_db_query(ab_db_t *self, const char *text, const struct ab_db_value *params,
+                      const char *const *types, size_t n, ab_arena_t *arena, struct ab_error *err)
+{
+    struct bound b;
+    PGresult *r = NULL;
+    if (db_ready(self, "db.query", err) < 0 || db_bind_begin(self, &b, n, "query", err) < 0)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct type type;
+        if (db_type_named(self, types[i], &type, err) < 0
+            || db_bind_add(self, &b, &type, &params[i], "query", types[i], err) < 0)
+            return NULL;
+    }
+    if (db_bind_end(self, &b, "query", err) == 0) {
+        if (PQsendQueryParams(self->conn, text, b.n, b.oids, b.values, b.lengths, b.formats, 1))
+            r = check(self, db_answer(self, err), "query", arena, err);
+        else
+            db_fail_lost(self, "query", err);
+    }
+    trim_params(self);
+    return r;
+}
+
+int ab_db_exec(ab_db_t *self, const char *text, struct ab_error *err)
+{
+    bool commit = strcmp(text, "COMMIT") == 0;
+    char what[48];
+    snprintf(what, sizeof(what), "%.40s", text);
+    if (db_ready(self, commit ? "db.commit" : "db.exec", err) < 0)
+        return -1;
+    if (!PQsendQuery(self->conn, text))
+        return db_fail_lost(self, what, err);
+    PGresult *r = db_answer(self, err);
+    if (!r)
+        return -1;
+    ExecStatusType is = PQresultStatus(r);
+    int rc = 0;
+    if (is != PGRES_COMMAND_OK && is != PGRES_TUPLES_OK && is != PGRES_EMPTY_QUERY)
+        rc = db_fail_result(self, r, what, err);
+    else if (commit && strcmp(PQcmdStatus(r), "ROLLBACK") == 0)
+        rc = ab_fail(err, AB_EINTERNAL,
+                     "nothing was committed: a statement of the transaction had failed");
+    PQclear(r);
+    return rc;
+}
+
+/* ---- pipeline: the expected results mirror what was sent; any mismatch ends the connection */
+
+static int out_of_step(ab_db_t *self, struct ab_error *err)
+{
+    self->broken = true;
+    return ab_fail_kind(err, AB_EBUSY, "db_gone", "the database answered out of step");
+}
+
+/* One result and the NULL behind it. */
+static PGresult *next_result(ab_db_t *self, struct ab_error *err)
+{
+    if (db_wait(self, err) < 0)
+        return NULL;
+    PGresult *r = PQgetResult(self->conn);
+    if (!r) {
+        out_of_step(self, err);
+        return NULL;
+    }
+    if (PQresultStatus(r) == PGRES_PIPELINE_SYNC || PQstatus(self->conn) != CONNECTION_OK)
+        return r;
+    PGresult *end = db_wait(self, err) == 0 ? PQgetResult(self->conn) : r;
+    if (!end)
+        return r;
+    if (end != r)
+        PQclear(end);
+    if (!self->broken)
+        out_of_step(self, err);
+    PQclear(r);
+    return NULL;
+}
+
+/* Send from steps[0] up to the bounds of a chunk; how many, -1. */
+static int send_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, struct ab_error *err)
+{
+    size_t i = 0, bytes = 0;
+    struct bound b;
+    while (i < n && i < CHUNK_STEPS && bytes < CHUNK_BYTES) {
+        if (bind_block(self, &b, steps[i].sql, steps[i].params, steps[i].n, err) < 0)
+            break;
+        if (send_block(self, steps[i].sql, &b, err) < 0)
+            return -1;
+        bytes += self->params.len + 64;
+        i++;
+    }
+    if (i == 0)
+        return -1;
+    /* A step that cannot be bound ends the chunk: what was sent is read first, then the error
+     * stands. */
+    if (!PQpipelineSync(self->conn))
+        return db_fail_lost(self, "pipeline", err);
+    return (int)i;
+}
+
+static int read_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,
+                      struct ab_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        PGresult *r = next_result(self, rc < 0 ? NULL : err);
+        if (!r)
+            return -1;
+        ExecStatusType is = PQresultStatus(r);
+        if (is == PGRES_PIPELINE_SYNC) {
+            PQclear(r);
+            return out_of_step(self, err);
+        }
+        /* The first failure is the error; what follows it is only PIPELINE_ABORTED. */
+        steps[i].result = check(self, r, steps[i].sql->name, arena, rc < 0 ? NULL : err);
+        if (!steps[i].result)
+            rc = -1;
+        if (self->broken)
+            return -1;
+    }
+    PGresult *sync = next_result(self, rc < 0 ? NULL : err);
+    bool ok = sync && PQresultStatus(sync) == PGRES_PIPELINE_SYNC;
+    PQclear(sync);
+    if (!ok && !self->broken)
+        return out_of_step(self, err);
+    return ok ? rc : -1;
+}
+
+int ab_db_pipeline(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,
+                   struct ab_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n; i++)
+        steps[i].result = NULL;
+    if (db_ready(self, "db.pipeline", err) < 0)
+        return -1;
+    if (!PQenterPipelineMode(self->conn))
+        return db_fail_lost(self, "pipeline", err);
+    for (size_t done = 0; done < n && rc == 0;) {
+        int sent = send_chunk(self, steps + done, n - done, err);
+        if (sent < 0)
+            rc = -1;
+        else
+            rc = read_chunk(self, steps + done, (size_t)sent, arena, err);
+        done += sent > 0 ? (size_t)sent : 0;
+    }
+    if (!PQexitPipelineMode(self->conn))
+        self->broken = true;
+    trim_params(self);
+    return rc;
+}
