@@ -1,0 +1,297 @@
+-- lease.sql - which session may run which job
+--
+-- lease_touch first; then one lease_* statement. Which one: by states and sort_by.
+--   states within {PREPROCESSED, RESTART_READY}                lease_small_first or lease_long_first
+--   states within {STAGED_IN, RUN_DONE, RUN_ERROR, RUN_TIMEOUT}  lease_to_process
+--   any other mixture                                          lease_any
+-- The state lists are literal: a partial index is only used when the text itself implies its predicate.
+-- "No limit" is spelled max_nodes = max_wall_time = 2147483647, budget = 'Infinity', app_ids = '{}'.
+-- LIMIT 2048 inside is the planner's only hint of size (a generic plan takes LIMIT $n for a tenth of the
+-- table); rows are still locked one by one and only until :max_jobs are found.
+
+-- Tags: the three lease_* blocks test them too (by a scalar subquery: an EXISTS is turned into a hash of every
+-- job that has the tag), which is right but walks the whole queue when few match. With filter_tags the caller
+-- runs lease_tagged_walk (at most 4096 candidates) and, only if that came back short AND walked = 4096,
+-- lease_tagged_find (starts from the tag index) for what is still wanted of max_jobs and budget. Both stand here
+-- for small_first and (_long) for long_first; lease_to_process and lease_any test tags themselves.
+
+-- name: lease_touch
+-- No row: expired or not yours. The row lock keeps the sweeper away until COMMIT.
+UPDATE sessions SET heartbeat = now()
+WHERE  id = :session_id AND owner_id = :owner_id
+RETURNING site_id, batch_job_id, heartbeat;
+
+-- name: lease_small_first
+WITH ready AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
+        FROM   jobs j
+        WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+          AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+          AND  j.state = ANY (:states::job_state[])
+          AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+          AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+          AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+          AND  (:tags::jsonb = '{}' OR (SELECT s.tags FROM job_specs s WHERE s.id = j.id) @> :tags)
+        ORDER  BY j.priority DESC, j.num_nodes, j.node_packing_count DESC, j.wall_time_min DESC, j.id
+        LIMIT  2048
+        FOR NO KEY UPDATE OF j SKIP LOCKED) AS queue
+    LIMIT :max_jobs
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY priority DESC, num_nodes, node_packing_count DESC, wall_time_min DESC, id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   taken t JOIN job_specs s ON s.id = t.id
+ORDER  BY t.place;
+
+-- name: lease_long_first
+WITH ready AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
+        FROM   jobs j
+        WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+          AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+          AND  j.state = ANY (:states::job_state[])
+          AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+          AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+          AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+          AND  (:tags::jsonb = '{}' OR (SELECT s.tags FROM job_specs s WHERE s.id = j.id) @> :tags)
+        ORDER  BY j.priority DESC, j.wall_time_min DESC, j.num_nodes DESC, j.node_packing_count DESC, j.id
+        LIMIT  2048
+        FOR NO KEY UPDATE OF j SKIP LOCKED) AS queue
+    LIMIT :max_jobs
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY priority DESC, wall_time_min DESC, num_nodes DESC, node_packing_count DESC, id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   taken t JOIN job_specs s ON s.id = t.id
+ORDER  BY t.place;
+
+-- name: lease_to_process
+WITH ready AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT j.id, j.num_nodes, j.node_packing_count, j.last_update
+        FROM   jobs j
+        WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+          AND  j.session_id IS NULL AND j.state IN ('STAGED_IN', 'RUN_DONE', 'RUN_ERROR', 'RUN_TIMEOUT')
+          AND  j.state = ANY (:states::job_state[])
+          AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+          AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+          AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+          AND  (:tags::jsonb = '{}' OR (SELECT s.tags FROM job_specs s WHERE s.id = j.id) @> :tags)
+        ORDER  BY j.id
+        LIMIT  2048
+        FOR NO KEY UPDATE OF j SKIP LOCKED) AS queue
+    LIMIT :max_jobs
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   taken t JOIN job_specs s ON s.id = t.id
+ORDER  BY t.place;
+
+-- name: lease_any
+-- No partial index fits: filters the rows of (owner, state). Rare, and as slow as those states are full.
+WITH ready AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT j.id, j.num_nodes, j.node_packing_count, j.last_update
+        FROM   jobs j
+        WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+          AND  j.session_id IS NULL
+          AND  j.state = ANY (:states::job_state[])
+          AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+          AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+          AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+          AND  (:tags::jsonb = '{}' OR (SELECT s.tags FROM job_specs s WHERE s.id = j.id) @> :tags)
+        ORDER  BY j.id
+        LIMIT  2048
+        FOR NO KEY UPDATE OF j SKIP LOCKED) AS queue
+    LIMIT :max_jobs
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   taken t JOIN job_specs s ON s.id = t.id
+ORDER  BY t.place;
+
+-- name: lease_tagged_walk
+WITH walk AS MATERIALIZED (
+    SELECT j.id
+    FROM   jobs j
+    WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.state = ANY (:states::job_state[])
+      AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+      AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+      AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+    ORDER  BY j.priority DESC, j.num_nodes, j.node_packing_count DESC, j.wall_time_min DESC, j.id
+    LIMIT  4096
+), ready AS MATERIALIZED (
+    SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
+    FROM   walk w
+    JOIN   job_specs s ON s.id = w.id AND s.tags @> :tags::jsonb
+    JOIN   jobs j ON j.id = w.id
+    WHERE  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+    ORDER  BY j.priority DESC, j.num_nodes, j.node_packing_count DESC, j.wall_time_min DESC, j.id
+    LIMIT  :max_jobs
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY priority DESC, num_nodes, node_packing_count DESC, wall_time_min DESC, id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT (SELECT count(*) FROM walk) AS walked, (SELECT count(*) FROM ready) AS candidates, t.*,
+       s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   (VALUES (1)) AS always
+LEFT   JOIN (taken t JOIN job_specs s ON s.id = t.id) ON true
+ORDER  BY t.place;
+
+-- name: lease_tagged_find
+WITH ready AS MATERIALIZED (
+    SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
+    FROM   (SELECT id FROM job_specs WHERE owner_id = :owner_id AND tags @> :tags::jsonb OFFSET 0) AS s
+    JOIN   jobs j ON j.id = s.id
+    WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.state = ANY (:states::job_state[])
+      AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+      AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+      AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+    ORDER  BY j.priority DESC, j.num_nodes, j.node_packing_count DESC, j.wall_time_min DESC, j.id
+    LIMIT  :max_jobs
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY priority DESC, num_nodes, node_packing_count DESC, wall_time_min DESC, id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   taken t JOIN job_specs s ON s.id = t.id
+ORDER  BY t.place;
+
+-- name: lease_tagged_walk_long
+WITH walk AS MATERIALIZED (
+    SELECT j.id
+    FROM   jobs j
+    WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.state = ANY (:states::job_state[])
+      AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+      AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+      AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+    ORDER  BY j.priority DESC, j.wall_time_min DESC, j.num_nodes DESC, j.node_packing_count DESC, j.id
+    LIMIT  4096
+), ready AS MATERIALIZED (
+    SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
+    FROM   walk w
+    JOIN   job_specs s ON s.id = w.id AND s.tags @> :tags::jsonb
+    JOIN   jobs j ON j.id = w.id
+    WHERE  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+    ORDER  BY j.priority DESC, j.wall_time_min DESC, j.num_nodes DESC, j.node_packing_count DESC, j.id
+    LIMIT  :max_jobs
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY priority DESC, wall_time_min DESC, num_nodes DESC, node_packing_count DESC, id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT (SELECT count(*) FROM walk) AS walked, (SELECT count(*) FROM ready) AS candidates, t.*,
+       s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   (VALUES (1)) AS always
+LEFT   JOIN (taken t JOIN job_specs s ON s.id = t.id) ON true
+ORDER  BY t.place;
+
+-- name: lease_tagged_find_long
+WITH ready AS MATERIALIZED (
+    SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
+    FROM   (SELECT id FROM job_specs WHERE owner_id = :owner_id AND tags @> :tags::jsonb OFFSET 0) AS s
+    JOIN   jobs j ON j.id = s.id
+    WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
+      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.state = ANY (:states::job_state[])
+      AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
+      AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
+      AND  (:app_ids::bigint[] = '{}' OR j.app_id = ANY (:app_ids))
+    ORDER  BY j.priority DESC, j.wall_time_min DESC, j.num_nodes DESC, j.node_packing_count DESC, j.id
+    LIMIT  :max_jobs
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+), fits AS (
+    SELECT id, last_update, sum(num_nodes::float8 / node_packing_count) OVER place AS used, row_number() OVER place AS place
+    FROM   ready
+    WINDOW place AS (ORDER BY priority DESC, wall_time_min DESC, num_nodes DESC, node_packing_count DESC, id)
+), taken AS (
+    UPDATE jobs j
+    SET    session_id = :session_id, batch_job_id = coalesce(:batch_job_id, j.batch_job_id),
+           lease = j.lease + 1, last_update = now()
+    FROM   fits f
+    WHERE  j.id = f.id AND f.used <= :budget::float8
+    RETURNING j.*, f.last_update AS before, f.place
+)
+SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   taken t JOIN job_specs s ON s.id = t.id
+ORDER  BY t.place;
