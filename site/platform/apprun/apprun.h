@@ -1,8 +1,8 @@
 /* apprun.h - how an application is started on its nodes: one table row an MPI starter
  *
- * The AppRun interface of the paper, reduced to what differs: the words in front of the application's own
- * argument vector. Starting, watching and killing is the same for all (launcher/run.c). The environment
- * reaches the ranks by inheritance.
+ * The AppRun interface of the paper, reduced to what differs: the words in front of the
+ * application's own argument vector. Starting, watching and killing is the same for all
+ * (launcher/run.c). The environment reaches the ranks by inheritance.
  */
 #ifndef APPRUN_H
 #define APPRUN_H
@@ -16,7 +16,7 @@ struct apprun_spec {
     const char *const *nodes; /* node ids, in order */
     size_t n_nodes;
     int ranks_per_node, threads_per_rank;
-    int cpus_per_rank;        /* at least 1 */
+    int cpus_per_rank; /* at least 1 */
     int gpus_per_rank;
 };
 

@@ -1,7 +1,8 @@
 /* mpich.c - MPICH's mpiexec (hydra): -n RANKS -ppn PER_NODE -hosts a,b
  *
- * Debian installs it beside Open MPI as mpiexec.mpich, so that name is tried first. The ranks inherit our
- * environment (-genvall is hydra's default), so no variable has to pass through a command line.
+ * Debian installs it beside Open MPI as mpiexec.mpich, so that name is tried first. The ranks
+ * inherit our environment (-genvall is hydra's default), so no variable has to pass through a
+ * command line.
  */
 #include "apprun.h"
 
@@ -31,8 +32,9 @@ static const char **words(ab_arena_t *arena, const struct apprun_spec *spec, str
 {
     const char *program = in_path("mpiexec.mpich") ? "mpiexec.mpich" : "mpiexec";
     if (!in_path(program)) {
-        ab_fail(err, AB_EINVAL, "there is no mpiexec in PATH; install MPICH or load its module in "
-                                "the app's preamble or the job template");
+        ab_fail(err, AB_EINVAL,
+                "there is no mpiexec in PATH; install MPICH or load its module in "
+                "the app's preamble or the job template");
         return NULL;
     }
     size_t room = 1;

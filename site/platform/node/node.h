@@ -1,8 +1,8 @@
 /* node.h - what a machine's compute nodes look like: one table row a platform
  *
- * The ComputeNode interface of the paper: the nodes of this allocation, their cores and GPUs, how a job is
- * told which GPUs are its own, and which scheduler job we are in. Placement (launcher/place.c) never asks
- * which machine it is on.
+ * The ComputeNode interface of the paper: the nodes of this allocation, their cores and GPUs, how a
+ * job is told which GPUs are its own, and which scheduler job we are in. Placement
+ * (launcher/place.c) never asks which machine it is on.
  */
 #ifndef NODE_H
 #define NODE_H
@@ -26,7 +26,8 @@ struct node_platform {
     int (*list)(ab_arena_t *arena, struct node_info **nodes, size_t *n, struct ab_error *err);
     /* This allocation's id at the batch system, or NULL outside of one. */
     const char *(*scheduler_id)(ab_arena_t *arena);
-    /* "K=V" entries that show only these GPUs to a job, each ended by NUL, into `out`; NULL: no GPUs here. */
+    /* "K=V" entries that show only these GPUs to a job, each ended by NUL, into `out`; NULL: no
+     * GPUs here. */
     void (*gpu_environment)(struct ab_buf *out, const char *const *gpus, size_t n);
 };
 
@@ -35,6 +36,7 @@ const struct node_platform *node_platform_find(const char *name, struct ab_error
 
 extern const struct node_platform node_local;
 
-/* ABIES_LOCAL_CPUS=8 pretends that many cores on the local platform: packing is then tested on small machines. */
+/* ABIES_LOCAL_CPUS=8 pretends that many cores on the local platform: packing is then tested on
+ * small machines. */
 
 #endif

@@ -1,0 +1,551 @@
+/* head.c - one thread, one poll; HTTPS happens in the threads of lease.c and status.c
+ *
+ * A job is in one of three places: the stash (leased, waiting for room), running, or over and
+ * dropped. Every change of state carries the lease number, so that a report that comes too late
+ * changes nothing.
+ */
+#include "head.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "crew.h"
+#include "lease.h"
+#include "place.h"
+#include "prepare.h"
+#include "run.h"
+#include "status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    GRACE_MS = 10000,      /* between SIGTERM and SIGKILL of a job */
+    END_MARGIN_MS = 30000, /* before the wall clock ends: kill, report, give back */
+    REPORT_MS = 20000,     /* for the last reports */
+    RETRY_MS = 1000,       /* a job that could not be prepared now */
+};
+
+struct task {
+    struct task *next;
+    struct lease_batch *batch;
+    const struct job *job;
+    struct placement *placement;
+    bool running, lost, cancelled;
+    int64_t not_before_ms;
+};
+
+struct head {
+    struct head_options o;
+    volatile int stop;
+    int64_t started_ms, end_ms, idle_since_ms;
+    place_t *place;
+    prepare_t *prepare;
+    lease_t *lease;
+    status_t *status;
+    runs_t *runs; /* mpi mode */
+    crew_t *crew; /* serial mode */
+    struct task *tasks;
+    size_t n_stash, n_running;
+    bool ending;
+    const char *why;
+};
+
+/* ---------------------------------------------------------------- reports */
+
+static void report(struct head *self, const struct task *t, int state, const char *data,
+                   const int *code)
+{
+    struct job update = {
+        .id = t->job->id, .lease = t->job->lease, .state = state, .state_timestamp = ab_utc_us()};
+    AB_SET(job, &update, id);
+    AB_SET(job, &update, state);
+    AB_SET(job, &update, state_timestamp);
+    if (AB_HAS(job, t->job, lease))
+        AB_SET(job, &update, lease);
+    if (data) {
+        update.state_data = (struct ab_bytes){data, strlen(data)};
+        AB_SET(job, &update, state_data);
+    }
+    if (code) {
+        update.return_code = *code;
+        AB_SET(job, &update, return_code);
+    }
+    status_put(self->status, &update);
+}
+
+static void report_text(struct head *self, const struct task *t, int state, const char *message,
+                        const int *code, const char *output)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf data = {0};
+    ab_buf_char(&data, '{');
+    if (code && output) {
+        ab_buf_printf(&data, "\"returncode\":%d,\"error\":", *code);
+        ab_buf_json_str(&data, output, strlen(output));
+    }
+    if (message) {
+        ab_buf_str(&data, data.len > 1 ? ",\"message\":" : "\"message\":");
+        ab_buf_json_str(&data, message, strlen(message));
+    }
+    ab_buf_char(&data, '}');
+    report(self, t, state, data.data, code);
+}
+
+/* ---------------------------------------------------------------- tasks */
+
+/* The running task of a job. A job that was lost and leased again is there twice for a moment: the
+ * old one until its process has gone, and the new one in the stash. */
+static struct task **find_running(struct head *self, int64_t job)
+{
+    for (struct task **at = &self->tasks; *at; at = &(*at)->next)
+        if ((*at)->running && (*at)->job->id == job)
+            return at;
+    return NULL;
+}
+
+static void drop(struct head *self, struct task **at)
+{
+    struct task *t = *at;
+    *at = t->next;
+    if (t->running)
+        self->n_running--;
+    else
+        self->n_stash--;
+    lease_drop(self->lease, t->job->id);
+    place_give(self->place, &t->placement);
+    lease_batch_drop(t->batch);
+    free(t);
+}
+
+static void kill_task(struct head *self, const struct task *t, int64_t grace_ms)
+{
+    if (self->crew)
+        crew_kill(self->crew, t->job->id, grace_ms);
+    else
+        run_kill(self->runs, t->job->id, grace_ms);
+}
+
+static void report_end(struct head *self, const struct task *t, const struct run_exit *e)
+{
+    if (t->cancelled)
+        report_text(self, t, AB_JOB_FAILED, "cancelled", &e->code, e->tail);
+    else if (e->end == RUN_LIMIT)
+        report_text(self, t, AB_JOB_RUN_TIMEOUT, "killed: its wall_time_min is over", NULL, NULL);
+    else if (e->end == RUN_KILLED)
+        report_text(self, t, AB_JOB_RUN_TIMEOUT, self->why ? self->why : e->tail, NULL, NULL);
+    else if (e->code == 0)
+        report(self, t, AB_JOB_RUN_DONE, NULL, &e->code);
+    else
+        report_text(self, t, AB_JOB_RUN_ERROR, NULL, &e->code, e->tail);
+}
+
+static void on_exit_of(void *arg, const struct run_exit *e)
+{
+    struct head *self = arg;
+    struct task **at = find_running(self, e->job);
+    if (!at)
+        return;
+    ab_log(AB_INFO, "job.ended", AB_KV("job", e->job), AB_KV("end", (int)e->end),
+           AB_KV("code", e->code));
+    if (!(*at)->lost)
+        report_end(self, *at, e);
+    drop(self, at);
+}
+
+/* The job is not ours any more: its process must not go on, and nobody reports it. True: dropped.
+ */
+static bool lose(struct head *self, struct task **at)
+{
+    struct task *t = *at;
+    if (t->lost)
+        return false;
+    ab_log(AB_WARN, "job.lost", AB_KV("job", t->job->id));
+    t->lost = true;
+    if (t->running) {
+        kill_task(self, t, 1000);
+        return false;
+    }
+    drop(self, at);
+    return true;
+}
+
+static bool cancel(struct head *self, struct task **at)
+{
+    struct task *t = *at;
+    if (t->cancelled || t->lost)
+        return false;
+    ab_log(AB_INFO, "job.cancelled", AB_KV("job", t->job->id));
+    t->cancelled = true;
+    if (t->running) {
+        kill_task(self, t, GRACE_MS);
+        return false;
+    }
+    report_text(self, t, AB_JOB_FAILED, "cancelled", NULL, NULL);
+    drop(self, at);
+    return true;
+}
+
+/* ---------------------------------------------------------------- starting */
+
+static int start(struct head *self, struct task *t, struct ab_error *err)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    const struct job *job = t->job;
+    struct prepared p = {0};
+    if (prepare_job(self->prepare, job, t->placement, arena, &p, err) < 0)
+        return -1;
+    const struct place_slot *slot = &t->placement->nodes[0];
+    struct run_spec spec = {
+        .job = job->id,
+        .argv = p.argv,
+        .env = p.env,
+        .cwd = p.cwd,
+        .output = p.output,
+        .limit_ms = job->wall_time_min * (int64_t)60000,
+    };
+    if (t->placement->n_nodes == 1 && slot->n_cpus < self->o.nodes[slot->node].n_cpus) {
+        spec.cpus = slot->cpus;
+        spec.n_cpus = slot->n_cpus;
+    }
+    if (self->crew)
+        return crew_start(self->crew, slot->node, &spec, err);
+    if (run_start(self->runs, &spec, err) == 0)
+        return 0;
+    /* The program cannot be started: that is the run's result, not the launcher's trouble. */
+    int code = RUN_NEVER;
+    report_text(self, t, AB_JOB_RUN_ERROR, NULL, &code, err->text);
+    return 1;
+}
+
+static void started(struct head *self, struct task *t)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf data = {0};
+    t->running = true;
+    self->n_running++;
+    self->n_stash--;
+    double nodes = t->job->num_nodes > 1 ? t->job->num_nodes : t->placement->occupancy;
+    ab_buf_printf(&data, "{\"num_nodes\":%g}", nodes);
+    report(self, t, AB_JOB_RUNNING, data.data, NULL);
+    ab_log(AB_INFO, "job.started", AB_KV("job", t->job->id),
+           AB_KV("node", t->placement->nodes[0].node));
+}
+
+/* False: the task has gone. */
+static bool try_start(struct head *self, struct task **at)
+{
+    struct task *t = *at;
+    struct ab_error err = {0};
+    const struct job *job = t->job;
+    struct place_want want = {
+        .num_nodes = job->num_nodes,
+        .ranks_per_node = job->ranks_per_node,
+        .threads_per_rank = job->threads_per_rank,
+        .threads_per_core = job->threads_per_core,
+        .node_packing_count = job->node_packing_count,
+        .gpus_per_rank = job->gpus_per_rank,
+    };
+    int rc = place_take(self->place, &want, &t->placement, &err);
+    if (rc > 0)
+        return true;
+    if (rc == 0) {
+        rc = start(self, t, &err);
+        if (rc == 0) {
+            started(self, t);
+            return true;
+        }
+        place_give(self->place, &t->placement);
+        if (rc < 0 && err.code != AB_EINVAL) { /* the centre or a full disk: not the job's fault */
+            ab_log(AB_WARN, "job.delayed", AB_KV("job", job->id), AB_KV("error", err.text));
+            t->not_before_ms = ab_now_ms() + RETRY_MS;
+            return true;
+        }
+    }
+    if (rc < 0) {
+        ab_log(AB_WARN, "job.refused", AB_KV("job", job->id), AB_KV("error", err.text));
+        report_text(self, t, AB_JOB_FAILED, err.text, NULL, NULL);
+    }
+    drop(self, at);
+    return false;
+}
+
+static void start_what_fits(struct head *self)
+{
+    int64_t now = ab_now_ms();
+    int64_t most = self->o.serial ? INT32_MAX : self->o.settings->launcher.max_concurrent_mpiruns;
+    struct task **at = &self->tasks;
+    while (*at && self->n_stash > 0 && (int64_t)self->n_running < most) {
+        if (place_free(self->place) < 1e-3)
+            return;
+        if (!(*at)->running && now >= (*at)->not_before_ms && !find_running(self, (*at)->job->id)
+            && !try_start(self, at))
+            continue;
+        at = &(*at)->next;
+    }
+}
+
+/* ---------------------------------------------------------------- leasing */
+
+static void take_batches(struct head *self)
+{
+    struct lease_batch *batch;
+    struct task **last = &self->tasks;
+    while (*last)
+        last = &(*last)->next;
+    while ((batch = lease_take(self->lease)) != NULL) {
+        const struct job *jobs = batch->jobs.v;
+        for (size_t i = 0; i < batch->jobs.n; i++) {
+            struct task *t = calloc(1, sizeof(*t));
+            if (!t)
+                abort();
+            t->batch = batch;
+            t->job = &jobs[i];
+            *last = t;
+            last = &t->next;
+            self->n_stash++;
+        }
+        lease_batch_drop(batch);
+    }
+}
+
+/* Serial mode keeps a stash, so that a node never waits for the centre; mpi mode takes what fits
+ * now. */
+static void ask_for_more(struct head *self)
+{
+    int64_t minutes = (self->end_ms - ab_now_ms()) / 60000;
+    if (self->ending || lease_asking(self->lease) || self->end_ms - ab_now_ms() < 5000)
+        return;
+    double free_nodes = place_free(self->place);
+    struct lease_want want = {.max_aggregate_nodes = -1,
+                              .max_minutes = minutes < 1 ? 1 : (int)minutes};
+    if (self->o.serial) {
+        int64_t depth =
+            (int64_t)self->o.n_nodes * self->o.settings->launcher.serial_mode_prefetch_per_rank;
+        want.max_jobs = (int)(depth - (int64_t)self->n_stash);
+        want.max_nodes = 1;
+        if (want.max_jobs < (depth + 1) / 2)
+            return; /* one call for many, not one for each */
+    } else {
+        if (self->n_stash > 0 || free_nodes < 0.01)
+            return;
+        want.max_jobs =
+            (int)(self->o.settings->launcher.max_concurrent_mpiruns - (int64_t)self->n_running);
+        if (!self->o.settings->launcher.mpirun_allows_node_packing
+            && want.max_jobs > (int)free_nodes)
+            want.max_jobs = (int)free_nodes;
+        want.max_nodes = (int)place_empty_nodes(self->place);
+        want.max_aggregate_nodes = free_nodes;
+        if (want.max_nodes == 0)
+            want.max_nodes = 1; /* 0 would mean no limit */
+    }
+    if (want.max_jobs > 2048)
+        want.max_jobs = 2048;
+    if (want.max_jobs > 0)
+        lease_ask(self->lease, &want);
+}
+
+static void take_news(struct head *self)
+{
+    struct lease_news news;
+    int64_t job = 0;
+    int number = 0;
+    while (lease_news(self->lease, &news)) {
+        struct task **at = &self->tasks;
+        while (*at) {
+            bool meant =
+                (*at)->job->id == news.job && (!news.lost || (*at)->batch->session == news.session);
+            if (!meant || !(news.lost ? lose(self, at) : cancel(self, at)))
+                at = &(*at)->next;
+        }
+    }
+    while (status_refused(self->status, &job, &number)) {
+        struct task **at = &self->tasks;
+        while (*at)
+            if ((*at)->job->id != job || (*at)->job->lease != number || !lose(self, at))
+                at = &(*at)->next;
+    }
+}
+
+/* ---------------------------------------------------------------- the loop */
+
+static void drain_event(int fd)
+{
+    uint64_t n = 0;
+    (void)!read(fd, &n, sizeof(n));
+}
+
+static int64_t step_runs(struct head *self, int64_t now)
+{
+    return self->crew ? crew_step(self->crew, now) : runs_step(self->runs, now);
+}
+
+static size_t count_runs(const struct head *self)
+{
+    return self->crew ? crew_count(self->crew) : runs_count(self->runs);
+}
+
+static void sleep_until_something(struct head *self, int64_t most_ms)
+{
+    struct pollfd p[5] = {
+        {.fd = self->o.signals, .events = POLLIN},
+        {.fd = lease_fd(self->lease), .events = POLLIN},
+        {.fd = status_fd(self->status), .events = POLLIN},
+        {.fd = -1, .events = POLLIN},
+        {.fd = -1, .events = POLLIN},
+    };
+    if (self->crew) {
+        int fds[2];
+        crew_fds(self->crew, fds);
+        p[3].fd = fds[0];
+        p[4].fd = fds[1];
+    } else {
+        p[3].fd = runs_fd(self->runs);
+    }
+    (void)poll(p, 5, (int)most_ms);
+    if (p[0].revents && !self->stop) {
+        self->stop = 1;
+        self->why = "the launcher was told to end";
+    }
+    drain_event(lease_fd(self->lease));
+    drain_event(status_fd(self->status));
+}
+
+static bool time_to_end(struct head *self, int64_t now)
+{
+    if (self->stop)
+        return true;
+    if (now >= self->end_ms) {
+        self->why = "the batch job's wall time is over";
+        return true;
+    }
+    if (self->n_running + self->n_stash > 0)
+        self->idle_since_ms = now;
+    else if (now - self->idle_since_ms >= self->o.settings->launcher.idle_ttl_ms) {
+        self->why = "nothing to run";
+        return true;
+    }
+    return false;
+}
+
+static void loop(struct head *self)
+{
+    for (;;) {
+        int64_t now = ab_now_ms();
+        if (time_to_end(self, now))
+            return;
+        take_batches(self);
+        take_news(self);
+        start_what_fits(self);
+        ask_for_more(self);
+        int64_t wait = step_runs(self, ab_now_ms());
+        int64_t idle_left = self->idle_since_ms + self->o.settings->launcher.idle_ttl_ms - now;
+        if (wait > self->o.settings->launcher.delay_ms)
+            wait = self->o.settings->launcher.delay_ms;
+        if (wait > self->end_ms - now)
+            wait = self->end_ms - now;
+        if (wait > idle_left)
+            wait = idle_left;
+        sleep_until_something(self, wait < 0 ? 0 : wait);
+    }
+}
+
+/* Kill what runs, report it, then give the rest back: in this order, so that no other launcher
+ * starts a job that still runs here. */
+static void wind_up(struct head *self)
+{
+    int64_t until = ab_now_ms() + GRACE_MS + 2000;
+    self->ending = true;
+    ab_log(AB_INFO, "launcher.ending", AB_KV("why", self->why), AB_KV("running", self->n_running),
+           AB_KV("stash", self->n_stash));
+    if (self->crew)
+        crew_kill_all(self->crew, GRACE_MS);
+    else
+        runs_kill_all(self->runs, GRACE_MS);
+    while (count_runs(self) > 0 && ab_now_ms() < until) {
+        int64_t wait = step_runs(self, ab_now_ms());
+        if (count_runs(self) > 0)
+            sleep_until_something(self, wait < 200 ? wait : 200);
+    }
+    for (struct task *t = self->tasks; t; t = t->next)
+        if (t->running && !t->lost)
+            report_text(self, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
+    size_t unsent = status_end(&self->status, REPORT_MS);
+    if (unsent)
+        ab_log(AB_ERROR, "status.unsent", AB_KV("updates", unsent));
+}
+
+static int begin(struct head *self, struct ab_error *err)
+{
+    const struct head_options *o = &self->o;
+    const char *starter_name = o->serial ? o->settings->launcher.local_app_launcher
+                                         : o->settings->launcher.mpi_app_launcher;
+    const struct apprun *starter = apprun_find(starter_name, err), *mpi = NULL;
+    if (!starter || !(mpi = apprun_find(o->settings->launcher.mpi_app_launcher, err)))
+        return -1;
+    struct prepare_options prepare = {
+        .site = o->site,
+        .file = o->file,
+        .platform = o->platform,
+        .nodes = o->nodes,
+        .n_nodes = o->n_nodes,
+        .starter = starter,
+        .job_mode = o->serial ? "serial" : "mpi",
+    };
+    struct lease_options lease = {
+        .file = o->file,
+        .site_id = o->site->id,
+        .batch_job_id = o->batch_job_id,
+        .filter_tags = o->filter_tags,
+        .sort_by = o->settings->launcher.sort_by,
+        .serial_only = o->serial,
+        .heartbeat_ms =
+            o->settings->launcher.heartbeat_ms > 0 ? o->settings->launcher.heartbeat_ms : 60000,
+    };
+    int tail = (int)o->settings->launcher.error_tail_num_lines;
+    self->place = place_new(o->nodes, o->n_nodes,
+                            o->serial || o->settings->launcher.mpirun_allows_node_packing);
+    if (!o->serial && !(self->runs = runs_new(tail, on_exit_of, self, err)))
+        return -1;
+    if (o->serial) {
+        AB_AUTO(ab_free)
+        char *run_dir = ab_site_path(o->site, "run"), *log_dir = ab_site_path(o->site, "log");
+        struct crew_options crew = {run_dir, log_dir, o->nodes,   o->n_nodes,
+                                    mpi,     tail,    on_exit_of, self};
+        if (!(self->crew = crew_new(&crew, err)))
+            return -1;
+    }
+    if (!(self->prepare = prepare_new(&prepare, err)) || !(self->status = status_new(o->file, err)))
+        return -1;
+    self->lease = lease_new(&lease, &self->stop, err);
+    return self->lease ? 0 : -1;
+}
+
+int head_run(const struct head_options *options, struct ab_error *err)
+{
+    struct head self = {.o = *options};
+    int64_t margin =
+        options->wall_time_ms / 10 < END_MARGIN_MS ? options->wall_time_ms / 10 : END_MARGIN_MS;
+    self.started_ms = self.idle_since_ms = ab_now_ms();
+    self.end_ms = self.started_ms + options->wall_time_ms - margin;
+    int rc = begin(&self, err);
+    if (rc == 0) {
+        ab_log(AB_INFO, "launcher.ready", AB_KV("nodes", options->n_nodes),
+               AB_KV("cpus", options->nodes[0].n_cpus),
+               AB_KV("mode", options->serial ? "serial" : "mpi"));
+        loop(&self);
+        wind_up(&self);
+    }
+    (void)status_end(&self.status, 0);
+    if (self.lease)
+        while (self.tasks)
+            drop(&self, &self.tasks);
+    lease_end(&self.lease, REPORT_MS);
+    crew_destroy(&self.crew);
+    runs_destroy(&self.runs);
+    prepare_destroy(&self.prepare);
+    place_destroy(&self.place);
+    return rc;
+}

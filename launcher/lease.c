@@ -1,0 +1,419 @@
+/* lease.c - the session thread */
+#include "lease.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "ids.h"
+#include "schema/json.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    CALL_MS = 30000,
+    EMPTY_PAUSE_MS = 1000
+};
+
+struct lease {
+    struct ab_client_file file; /* borrowed texts: the options' file outlives us */
+    int64_t site_id, batch_job_id, heartbeat_ms;
+    const char *filter_tags, *sort_by;
+    bool serial_only;
+
+    ab_api_t *api;      /* the thread's */
+    int64_t session;    /* the thread's, and lease_end's after it has ended */
+    volatile int *stop; /* the program's */
+    volatile int end;   /* ours */
+
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int event;
+    bool asked;
+    struct lease_want want;
+    struct lease_batch *first, **last;
+    struct ids held, cancelled, lost, lost_session; /* the last two in step */
+};
+
+void lease_batch_drop(struct lease_batch *batch)
+{
+    if (--batch->refs > 0)
+        return;
+    ab_arena_destroy(&batch->arena);
+    free(batch);
+}
+
+static void ring(lease_t *self)
+{
+    uint64_t one = 1;
+    (void)!write(self->event, &one, sizeof(one));
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static int call(lease_t *self, const char *method, const char *path, const struct ab_buf *body,
+                struct ab_buf *reply, struct ab_error *err)
+{
+    struct ab_api_options options = {.timeout_ms = CALL_MS, .retries = 2, .stop = &self->end};
+    return ab_api_call(self->api, method, path, body ? body->data : NULL, body ? body->len : 0,
+                       &options, reply, err);
+}
+
+static int open_session(lease_t *self, struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {0};
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    ab_buf_printf(&body, "{\"site_id\":%" PRId64, self->site_id);
+    if (self->batch_job_id)
+        ab_buf_printf(&body, ",\"batch_job_id\":%" PRId64, self->batch_job_id);
+    ab_buf_str(&body, "}");
+    int status = call(self, "POST", "/sessions/", &body, &reply, err);
+    if (status < 0 || status >= 400)
+        return status < 0 ? -1 : status;
+    const struct ab_value *v = ab_value_parse(arena, reply.data, reply.len, err);
+    self->session = ab_value_int(ab_value_get(v, "id"), 0);
+    if (self->session == 0)
+        return ab_fail(err, AB_EUPSTREAM, "the centre answered POST /sessions/ without an id");
+    ab_log(AB_INFO, "session.open", AB_KV("session", self->session));
+    return 0;
+}
+
+/* Everything leased under the session that has gone is somebody else's now. */
+static void session_gone(lease_t *self)
+{
+    ab_log(AB_WARN, "session.gone", AB_KV("session", self->session));
+    pthread_mutex_lock(&self->lock);
+    for (size_t i = 0; i < self->held.n; i++) {
+        ids_add(&self->lost, self->held.v[i]);
+        ids_add(&self->lost_session, self->session);
+    }
+    self->session = 0;
+    self->held.n = 0;
+    pthread_mutex_unlock(&self->lock);
+    ring(self);
+}
+
+static void log_failure(const char *what, const struct ab_error *err)
+{
+    ab_log(AB_WARN, what, AB_KV("code", err->code), AB_KV("error", err->text));
+}
+
+static void acquire_body(const lease_t *self, const struct lease_want *want, struct ab_buf *body)
+{
+    ab_buf_printf(body, "{\"max_num_jobs\":%d,\"max_nodes_per_job\":%d,\"max_wall_time_min\":%d",
+                  want->max_jobs, want->max_nodes, want->max_minutes);
+    if (want->max_aggregate_nodes >= 0)
+        ab_buf_printf(body, ",\"max_aggregate_nodes\":%.6f", want->max_aggregate_nodes);
+    if (self->serial_only)
+        ab_buf_str(body, ",\"serial_only\":true");
+    if (self->sort_by) {
+        ab_buf_str(body, ",\"sort_by\":");
+        ab_buf_json_str(body, self->sort_by, strlen(self->sort_by));
+    }
+    ab_buf_printf(body, ",\"filter_tags\":%s}", self->filter_tags);
+}
+
+/* 1 jobs came, 0 none, -1 failed. */
+static int acquire(lease_t *self, const struct lease_want *want)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {0}, path = {0};
+    struct ab_error err = {0};
+    acquire_body(self, want, &body);
+    ab_buf_printf(&path, "/sessions/%" PRId64, self->session);
+    int status = call(self, "POST", path.data, &body, &reply, &err);
+    if (status == 404)
+        session_gone(self);
+    if (status < 0 || status >= 400) {
+        log_failure("acquire.failed", &err);
+        return -1;
+    }
+    struct lease_batch *batch = calloc(1, sizeof(*batch));
+    if (!batch)
+        abort();
+    batch->arena = ab_arena_new();
+    if (ab_json_read(&ab_schema_job, reply.data, reply.len, batch->arena, &batch->jobs, NULL, &err)
+        < 0)
+        log_failure("acquire.unreadable", &err);
+    batch->refs = batch->jobs.n + 1;
+    batch->session = self->session;
+    if (batch->jobs.n == 0) {
+        lease_batch_drop(batch);
+        return 0;
+    }
+    ab_log(AB_INFO, "lease.taken", AB_KV("session", self->session), AB_KV("jobs", batch->jobs.n));
+    pthread_mutex_lock(&self->lock);
+    const struct job *jobs = batch->jobs.v;
+    for (size_t i = 0; i < batch->jobs.n; i++)
+        ids_add(&self->held, jobs[i].id);
+    *self->last = batch;
+    self->last = &batch->next;
+    pthread_mutex_unlock(&self->lock);
+    return 1;
+}
+
+static void take_ids(const struct ab_value *list, struct ids *into)
+{
+    for (size_t i = 0; list && list->type == AB_V_LIST && i < list->n; i++)
+        ids_add(into, ab_value_int(&list->items[i], 0));
+}
+
+/* Returns the time to the next one. */
+static int64_t heartbeat(lease_t *self)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {0}, path = {0};
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    struct ab_error err = {0};
+    ab_buf_str(&body, "{\"jobs\":[");
+    pthread_mutex_lock(&self->lock);
+    for (size_t i = 0; i < self->held.n; i++)
+        ab_buf_printf(&body, "%s%" PRId64, i ? "," : "", self->held.v[i]);
+    pthread_mutex_unlock(&self->lock);
+    ab_buf_str(&body, "]}");
+    ab_buf_printf(&path, "/sessions/%" PRId64 "/heartbeat", self->session);
+    int status = call(self, "POST", path.data, &body, &reply, &err);
+    if (status == 404)
+        session_gone(self);
+    if (status < 0 || status >= 400) {
+        log_failure("heartbeat.failed", &err);
+        return 1000;
+    }
+    const struct ab_value *v = ab_value_parse(arena, reply.data, reply.len, NULL);
+    pthread_mutex_lock(&self->lock);
+    take_ids(ab_value_get(v, "cancel"), &self->cancelled);
+    take_ids(ab_value_get(v, "lost"), &self->lost);
+    while (self->lost_session.n < self->lost.n)
+        ids_add(&self->lost_session, self->session);
+    bool news = self->cancelled.n + self->lost.n > 0;
+    pthread_mutex_unlock(&self->lock);
+    if (news)
+        ring(self);
+    int64_t third = (int64_t)(ab_value_real(ab_value_get(v, "expires_in_sec"), 60) * 1000 / 3);
+    if (third < 200)
+        third = 200;
+    return third < self->heartbeat_ms ? third : self->heartbeat_ms;
+}
+
+/* ---------------------------------------------------------------- the thread */
+
+static void wait_until(lease_t *self, int64_t at_ms)
+{
+    struct timespec ts = {.tv_sec = at_ms / 1000, .tv_nsec = at_ms % 1000 * 1000000};
+    pthread_cond_timedwait(&self->wake, &self->lock, &ts);
+}
+
+struct pace {
+    int64_t beat_at, acquire_at;
+    int failures;
+};
+
+static void reopen(lease_t *self, struct pace *pace)
+{
+    struct ab_error err = {0};
+    if (open_session(self, &err) == 0) {
+        pace->failures = 0;
+        pace->beat_at = ab_now_ms();
+        return;
+    }
+    log_failure("session.refused", &err);
+    pace->beat_at = ab_now_ms() + ab_backoff_ms(pace->failures++, 500, 15000);
+}
+
+static void serve_want(lease_t *self, struct pace *pace, const struct lease_want *want)
+{
+    int got = acquire(self, want);
+    int64_t now = ab_now_ms();
+    if (got > 0)
+        pace->acquire_at = now;
+    else
+        pace->acquire_at = now + (got == 0 ? EMPTY_PAUSE_MS : ab_backoff_ms(2, 500, 5000));
+    pthread_mutex_lock(&self->lock);
+    self->asked = false;
+    pthread_mutex_unlock(&self->lock);
+    ring(self);
+}
+
+static void *live(void *arg)
+{
+    lease_t *self = arg;
+    struct pace pace = {.beat_at = ab_now_ms(), .acquire_at = ab_now_ms()};
+    while (!self->end) {
+        int64_t now = ab_now_ms();
+        if (now >= pace.beat_at) {
+            if (self->session == 0)
+                reopen(self, &pace);
+            else
+                pace.beat_at = ab_now_ms() + heartbeat(self);
+            continue;
+        }
+        pthread_mutex_lock(&self->lock);
+        bool ask = self->asked && self->session != 0;
+        struct lease_want want = self->want;
+        if (!ask || now < pace.acquire_at) {
+            int64_t until = ask && pace.acquire_at < pace.beat_at ? pace.acquire_at : pace.beat_at;
+            if (!self->end)
+                wait_until(self, until);
+            pthread_mutex_unlock(&self->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&self->lock);
+        serve_want(self, &pace, &want);
+    }
+    return NULL;
+}
+
+static int start_thread(lease_t *self, struct ab_error *err)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&self->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    if (pthread_create(&self->thread, NULL, live, self) != 0)
+        return ab_fail(err, AB_EINTERNAL, "cannot start the session thread");
+    self->running = true;
+    return 0;
+}
+
+lease_t *lease_new(const struct lease_options *o, volatile int *stop, struct ab_error *err)
+{
+    lease_t *self = calloc(1, sizeof(*self));
+    if (!self)
+        abort();
+    self->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->site_id = o->site_id;
+    self->batch_job_id = o->batch_job_id;
+    self->heartbeat_ms = o->heartbeat_ms;
+    self->filter_tags = o->filter_tags;
+    self->sort_by = o->sort_by;
+    self->serial_only = o->serial_only;
+    self->last = &self->first;
+    self->stop = stop;
+    self->api = ab_api_new(o->file, false, err);
+    int rc = self->api ? -1 : 1;
+    for (int i = 0; rc < 0 && !*stop; i++) {
+        rc = open_session(self, err);
+        if (rc < 0) {
+            log_failure("session.refused", err);
+            (void)poll(NULL, 0, (int)ab_backoff_ms(i, 500, 15000));
+        }
+    }
+    if (rc != 0 || start_thread(self, err) < 0) {
+        lease_end(&self, 0);
+        return NULL;
+    }
+    return self;
+}
+
+void lease_end(lease_t **self_p, int64_t timeout_ms)
+{
+    lease_t *self = *self_p;
+    if (!self)
+        return;
+    if (self->running) {
+        pthread_mutex_lock(&self->lock);
+        self->end = 1;
+        pthread_cond_signal(&self->wake);
+        pthread_mutex_unlock(&self->lock);
+        pthread_join(self->thread, NULL);
+        pthread_mutex_destroy(&self->lock);
+        pthread_cond_destroy(&self->wake);
+    }
+    if (self->api && self->session && timeout_ms > 0) {
+        AB_AUTO(ab_buf_free) struct ab_buf path = {0}, reply = {0};
+        struct ab_error err = {0};
+        struct ab_api_options options = {.timeout_ms = timeout_ms, .retries = 3};
+        ab_buf_printf(&path, "/sessions/%" PRId64, self->session);
+        int status = ab_api_call(self->api, "DELETE", path.data, NULL, 0, &options, &reply, &err);
+        if (status < 0 || (status >= 400 && status != 404))
+            log_failure("session.left", &err);
+        else
+            ab_log(AB_INFO, "session.closed", AB_KV("session", self->session));
+    }
+    while (self->first) {
+        struct lease_batch *b = self->first;
+        self->first = b->next;
+        b->refs = 1;
+        lease_batch_drop(b);
+    }
+    ab_api_destroy(&self->api);
+    ab_close(&self->event);
+    ids_free(&self->held);
+    ids_free(&self->cancelled);
+    ids_free(&self->lost);
+    ids_free(&self->lost_session);
+    free(self);
+    *self_p = NULL;
+}
+
+/* ---------------------------------------------------------------- the loop's side */
+
+int lease_fd(const lease_t *self)
+{
+    return self->event;
+}
+
+void lease_ask(lease_t *self, const struct lease_want *want)
+{
+    pthread_mutex_lock(&self->lock);
+    self->want = *want;
+    self->asked = true;
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->lock);
+}
+
+bool lease_asking(lease_t *self)
+{
+    pthread_mutex_lock(&self->lock);
+    bool asked = self->asked;
+    pthread_mutex_unlock(&self->lock);
+    return asked;
+}
+
+struct lease_batch *lease_take(lease_t *self)
+{
+    pthread_mutex_lock(&self->lock);
+    struct lease_batch *batch = self->first;
+    if (batch) {
+        self->first = batch->next;
+        if (!self->first)
+            self->last = &self->first;
+    }
+    pthread_mutex_unlock(&self->lock);
+    return batch;
+}
+
+bool lease_news(lease_t *self, struct lease_news *out)
+{
+    *out = (struct lease_news){0};
+    pthread_mutex_lock(&self->lock);
+    out->lost = self->lost.n > 0;
+    bool any = ids_pop(out->lost ? &self->lost : &self->cancelled, &out->job);
+    if (out->lost)
+        (void)ids_pop(&self->lost_session, &out->session);
+    pthread_mutex_unlock(&self->lock);
+    return any;
+}
+
+void lease_hold(lease_t *self, int64_t job)
+{
+    pthread_mutex_lock(&self->lock);
+    if (!ids_has(&self->held, job))
+        ids_add(&self->held, job);
+    pthread_mutex_unlock(&self->lock);
+}
+
+void lease_drop(lease_t *self, int64_t job)
+{
+    pthread_mutex_lock(&self->lock);
+    ids_remove(&self->held, job);
+    pthread_mutex_unlock(&self->lock);
+}

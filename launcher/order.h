@@ -1,0 +1,28 @@
+/* order.h - what head and worker say to each other (bodies of local.h messages)
+ *
+ *     head -> worker   run   number = job   the program      worker -> head   exit   number = job
+ * how it ended kill  number = job   grace_ms leave
+ */
+#ifndef ORDER_H
+#define ORDER_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "run.h"
+
+void order_pack_run(struct ab_buf *out, const struct run_spec *spec);
+int order_unpack_run(const void *body, size_t len, int64_t job, ab_arena_t *arena,
+                     struct run_spec *out, struct ab_error *err);
+void order_pack_exit(struct ab_buf *out, const struct run_exit *exit);
+int order_unpack_exit(const void *body, size_t len, int64_t job, ab_arena_t *arena,
+                      struct run_exit *out);
+
+/* The file that tells a worker where its head is: endpoint, head's public key, worker's pair; a
+ * line each. */
+struct order_keys {
+    char endpoint[256], server[41], public_key[41], secret_key[41];
+};
+int order_keys_write(const char *path, const struct order_keys *keys, struct ab_error *err);
+int order_keys_read(const char *path, struct order_keys *keys, struct ab_error *err);
+
+#endif

@@ -1,0 +1,330 @@
+/* status.c - the updater thread */
+#include "status.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "ids.h"
+#include "schema/json.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    QUIET_MS = 50,
+    LONGEST_MS = 500,
+    MOST = 1000,
+    CALL_MS = 30000
+};
+
+struct update {
+    struct update *next;
+    int64_t job;
+    int lease;
+    char *json;
+};
+
+struct status {
+    ab_api_t *api;
+    pthread_t thread;
+    bool running;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct update *first, **last;
+    size_t n;
+    int64_t first_at, newest_at;
+    volatile int ending, give_up;
+    int64_t end_at_ms;
+    int event;
+    struct ids refused, refused_lease; /* in step */
+};
+
+static void update_free(struct update *u)
+{
+    free(u->json);
+    free(u);
+}
+
+void status_put(status_t *self, const struct job *item)
+{
+    struct ab_buf json = {0};
+    struct update *u = calloc(1, sizeof(*u));
+    ab_json_write(&json, &ab_schema_job, AB_UPDATE | AB_KEY, item);
+    if (!u || json.failed)
+        abort();
+    u->job = item->id;
+    u->lease = item->lease;
+    u->json = ab_buf_take(&json);
+    pthread_mutex_lock(&self->lock);
+    self->newest_at = ab_now_ms();
+    if (!self->first)
+        self->first_at = self->newest_at;
+    *self->last = u;
+    self->last = &u->next;
+    self->n++;
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->lock);
+}
+
+/* ---------------------------------------------------------------- batches */
+
+/* Take out of the queue the first update of each job, in order; what follows for the same job
+ * stays. */
+static struct update *take_batch(status_t *self, size_t *n)
+{
+    struct update *batch = NULL, **tail = &batch, **at = &self->first;
+    struct ids seen = {0};
+    *n = 0;
+    while (*at && *n < MOST) {
+        struct update *u = *at;
+        if (ids_has(&seen, u->job)) {
+            at = &u->next;
+            continue;
+        }
+        ids_add(&seen, u->job);
+        *at = u->next;
+        u->next = NULL;
+        *tail = u;
+        tail = &u->next;
+        (*n)++;
+    }
+    self->last = &self->first;
+    while (*self->last)
+        self->last = &(*self->last)->next;
+    self->n -= *n;
+    self->first_at = ab_now_ms();
+    ids_free(&seen);
+    return batch;
+}
+
+static void refuse(status_t *self, struct update **at, const char *reason)
+{
+    struct update *u = *at;
+    *at = u->next;
+    ab_log(AB_WARN, "status.refused", AB_KV("job", u->job), AB_KV("reason", reason));
+    pthread_mutex_lock(&self->lock);
+    ids_add(&self->refused, u->job);
+    ids_add(&self->refused_lease, u->lease);
+    pthread_mutex_unlock(&self->lock);
+    uint64_t one = 1;
+    (void)!write(self->event, &one, sizeof(one));
+    update_free(u);
+}
+
+/* Drop the updates that the error names; false if it names none of ours. */
+static bool drop_named(status_t *self, struct update **batch, const struct ab_buf *reply)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    const struct ab_value *items =
+        ab_value_get(ab_value_parse(arena, reply->data, reply->len, NULL), "items");
+    bool dropped = false;
+    for (size_t i = 0; items && items->type == AB_V_LIST && i < items->n; i++) {
+        int64_t id = ab_value_int(ab_value_get(&items->items[i], "id"), 0);
+        const char *reason = ab_value_text(ab_value_get(&items->items[i], "reason"), "refused");
+        for (struct update **at = batch; *at; at = &(*at)->next)
+            if ((*at)->job == id) {
+                refuse(self, at, reason);
+                dropped = true;
+                break;
+            }
+    }
+    return dropped;
+}
+
+static int patch(status_t *self, const struct update *batch, const char *key, struct ab_buf *reply,
+                 struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0};
+    ab_buf_char(&body, '[');
+    for (const struct update *u = batch; u; u = u->next) {
+        ab_buf_str(&body, u->json);
+        ab_buf_char(&body, u->next ? ',' : ']');
+    }
+    struct ab_api_options options = {
+        .timeout_ms = CALL_MS, .retries = 2, .key = key, .stop = &self->give_up};
+    return ab_api_call(self->api, "PATCH", "/jobs/", body.data, body.len, &options, reply, err);
+}
+
+static void fresh_key(char key[AB_UUID_TEXT])
+{
+    uint8_t uuid[16];
+    ab_uuid7(uuid);
+    ab_uuid_text(uuid, key);
+}
+
+static bool out_of_time(const status_t *self)
+{
+    return self->give_up || (self->ending && ab_now_ms() >= self->end_at_ms);
+}
+
+/* Until the batch is delivered, empty, or the time is over. Returns how many are left. */
+static size_t deliver(status_t *self, struct update **batch)
+{
+    char key[AB_UUID_TEXT];
+    fresh_key(key);
+    for (int failures = 0; *batch;) {
+        AB_AUTO(ab_buf_free) struct ab_buf reply = {0};
+        struct ab_error err = {0};
+        int status = patch(self, *batch, key, &reply, &err);
+        if (status >= 200 && status < 300)
+            return 0;
+        if (status >= 400 && status < 500 && status != 401 && status != 408 && status != 429) {
+            if (!drop_named(self, batch, &reply)) {
+                if (!(*batch)->next)
+                    refuse(self, batch, err.text);
+                else
+                    return 1; /* the caller sends them one by one */
+            }
+            fresh_key(key); /* another body is another request */
+            continue;
+        }
+        ab_log(AB_WARN, "status.delayed", AB_KV("code", status), AB_KV("error", err.text));
+        if (out_of_time(self))
+            return 1;
+        (void)poll(NULL, 0, (int)ab_backoff_ms(failures++, 200, 5000));
+    }
+    return 0;
+}
+
+static size_t count(const struct update *u)
+{
+    size_t n = 0;
+    for (; u; u = u->next)
+        n++;
+    return n;
+}
+
+/* Returns the number of updates that stay undelivered (only when time is over). */
+static size_t send_batch(status_t *self, struct update *batch)
+{
+    size_t lost = 0;
+    if (deliver(self, &batch) > 0 && !out_of_time(self)) {
+        while (batch) {
+            struct update *one = batch;
+            batch = one->next;
+            one->next = NULL;
+            if (deliver(self, &one) > 0)
+                lost += count(one);
+            if (one)
+                update_free(one);
+        }
+        return lost;
+    }
+    while (batch) {
+        struct update *u = batch;
+        batch = u->next;
+        lost += out_of_time(self);
+        update_free(u);
+    }
+    return lost;
+}
+
+/* ---------------------------------------------------------------- the thread */
+
+static void *live(void *arg)
+{
+    status_t *self = arg;
+    size_t lost = 0;
+    pthread_mutex_lock(&self->lock);
+    for (;;) {
+        while (!self->first && !self->ending)
+            pthread_cond_wait(&self->wake, &self->lock);
+        if (!self->first)
+            break;
+        int64_t now = ab_now_ms(), due = self->newest_at + QUIET_MS;
+        if (due > self->first_at + LONGEST_MS)
+            due = self->first_at + LONGEST_MS;
+        if (!self->ending && self->n < MOST && now < due) {
+            struct timespec ts = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
+            pthread_cond_timedwait(&self->wake, &self->lock, &ts);
+            continue;
+        }
+        size_t n = 0;
+        struct update *batch = take_batch(self, &n);
+        pthread_mutex_unlock(&self->lock);
+        lost += send_batch(self, batch);
+        pthread_mutex_lock(&self->lock);
+        if (out_of_time(self))
+            break;
+    }
+    pthread_mutex_unlock(&self->lock);
+    return (void *)(uintptr_t)lost; // NOLINT: a count, not an address
+}
+
+status_t *status_new(const struct ab_client_file *file, struct ab_error *err)
+{
+    status_t *self = calloc(1, sizeof(*self));
+    if (!self)
+        abort();
+    pthread_condattr_t attr;
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&self->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    self->last = &self->first;
+    self->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->api = ab_api_new(file, false, err);
+    if (self->api && pthread_create(&self->thread, NULL, live, self) == 0)
+        self->running = true;
+    else if (self->api)
+        ab_fail(err, AB_EINTERNAL, "cannot start the status thread");
+    if (!self->running)
+        status_end(&self, 0);
+    return self;
+}
+
+int status_fd(const status_t *self)
+{
+    return self->event;
+}
+
+bool status_refused(status_t *self, int64_t *job, int *lease)
+{
+    int64_t number = 0;
+    pthread_mutex_lock(&self->lock);
+    bool any = ids_pop(&self->refused, job);
+    (void)ids_pop(&self->refused_lease, &number);
+    pthread_mutex_unlock(&self->lock);
+    *lease = (int)number;
+    return any;
+}
+
+size_t status_end(status_t **self_p, int64_t timeout_ms)
+{
+    status_t *self = *self_p;
+    size_t lost = 0;
+    if (!self)
+        return 0;
+    if (self->running) {
+        void *result = NULL;
+        pthread_mutex_lock(&self->lock);
+        self->end_at_ms = ab_now_ms() + timeout_ms;
+        self->ending = 1;
+        pthread_cond_signal(&self->wake);
+        pthread_mutex_unlock(&self->lock);
+        pthread_join(self->thread, &result);
+        lost = (size_t)(uintptr_t)result;
+    }
+    while (self->first) {
+        struct update *u = self->first;
+        self->first = u->next;
+        update_free(u);
+        lost++;
+    }
+    pthread_mutex_destroy(&self->lock);
+    pthread_cond_destroy(&self->wake);
+    ab_api_destroy(&self->api);
+    ab_close(&self->event);
+    ids_free(&self->refused);
+    ids_free(&self->refused_lease);
+    free(self);
+    *self_p = NULL;
+    return lost;
+}
