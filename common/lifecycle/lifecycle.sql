@@ -235,7 +235,8 @@ WITH wish AS MATERIALIZED (
     WHERE  target IS NOT NULL
     GROUP  BY site_id, app_id, s.state
 )
-SELECT s.*, (SELECT array_agg(id) FROM plan WHERE target = 'JOB_FINISHED') AS finished
+SELECT s.*, (SELECT array_agg(id) FROM plan WHERE target = 'JOB_FINISHED') AS finished,
+       (SELECT count(*) FROM plan WHERE target IS NOT NULL) AS moved
 FROM   stored s
 ORDER  BY s.id;
 
@@ -275,7 +276,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM gone) AS sessions, count(*) AS freed,
        count(*) FILTER (WHERE moves) AS timed_out,
-       array_agg(DISTINCT owner_id) AS owners
+       array_agg(DISTINCT owner_id) FILTER (WHERE moves) AS owners
 FROM   locked;
 
 -- name: job_delete
