@@ -1,7 +1,8 @@
 /* client.h - a service's end of the mesh: one I/O thread that owns all sockets
  *
- * A DEALER to every gateway (names re-resolved every 5 s), a PUB to every gateway's hint socket. Requests
- * wait in a mutex+cond queue for worker threads; replies come back through a list and an eventfd.
+ * A DEALER to every gateway (names re-resolved every 5 s), a PUB to every gateway's hint socket.
+ * Requests wait in a mutex+cond queue for worker threads; replies come back through a list and an
+ * eventfd.
  */
 #ifndef AB_BUS_CLIENT_H
 #define AB_BUS_CLIENT_H
@@ -19,7 +20,8 @@ struct ab_replica_options {
     const char *instance;        /* "jobs-host-123-0a1b2c3d" */
     int capacity;                /* requests at a time, per gateway */
     const char *const *gateways; /* "tcp://host:7440", NULL-terminated; hint port = port + 1 */
-    const char *curve_dir;       /* SERVICE.key_secret and gateway.key; NULL: no CURVE (unit tests only) */
+    const char
+        *curve_dir; /* SERVICE.key_secret and gateway.key; NULL: no CURVE (unit tests only) */
     int64_t beat_ms, dead_ms;
 };
 
@@ -38,22 +40,23 @@ ab_task_t *ab_replica_take(ab_replica_t *self);
 struct ab_task_info {
     const char *verb;
     int64_t user;
-    const char *username;   /* NULL none */
+    const char *username; /* NULL none */
     unsigned scopes;
     int64_t token_site;
-    const char *key;        /* Idempotency-Key or NULL */
+    const char *key; /* Idempotency-Key or NULL */
     uint8_t uuid[16];
     const char *trace, *peer;
-    int64_t deadline_ms;    /* arrival + what was left, ab_now_ms clock */
+    int64_t deadline_ms; /* arrival + what was left, ab_now_ms clock */
     const void *body;
     size_t body_len;
-    int try;                /* 0 first, more when re-sent */
+    int try; /* 0 first, more when re-sent */
 };
 const struct ab_task_info *ab_task_info(const ab_task_t *task);
 
 /* Any thread, once per task; the task is gone afterwards. The body is copied or, with `take`, a
  * malloc'ed buffer is taken over. */
-void ab_replica_reply(ab_replica_t *self, ab_task_t **task, int status, void *body, size_t len, bool take);
+void ab_replica_reply(ab_replica_t *self, ab_task_t **task, int status, void *body, size_t len,
+                      bool take);
 
 /* Any thread: tell all gateways. Lossy by design. Body is copied. */
 void ab_replica_hint(ab_replica_t *self, char topic, int64_t owner, const void *body, size_t len);

@@ -16,9 +16,10 @@
 typedef struct ab_bus ab_bus_t;
 
 struct ab_bus_options {
-    const char *listen;       /* "tcp://127.0.0.1:7440"; port * picks one, see ab_bus_endpoint */
-    const char *hint_listen;  /* SUB for hints and notices */
-    const char *curve_dir;    /* gateway.key_secret and allowed/NAME.key; NULL: no CURVE (unit tests only) */
+    const char *listen;      /* "tcp://127.0.0.1:7440"; port * picks one, see ab_bus_endpoint */
+    const char *hint_listen; /* SUB for hints and notices */
+    const char
+        *curve_dir; /* gateway.key_secret and allowed/NAME.key; NULL: no CURVE (unit tests only) */
     int64_t beat_ms, dead_ms; /* ping period; silence after which a replica is gone */
     size_t queue_limit;       /* per service; 0 = 1024 */
 };
@@ -33,8 +34,8 @@ const char *ab_bus_hint_endpoint(const ab_bus_t *self);
  * when the request is finished: a re-send needs it). */
 struct ab_bus_request {
     const char *service, *verb;
-    int64_t user;             /* 0: nobody */
-    const char *username;     /* may be NULL */
+    int64_t user;         /* 0: nobody */
+    const char *username; /* may be NULL */
     unsigned scopes;
     int64_t token_site;       /* site tokens: the only site they speak for; 0 else */
     const char *key;          /* Idempotency-Key; NULL none */
@@ -43,18 +44,19 @@ struct ab_bus_request {
     int64_t deadline_ms;      /* ab_now_ms clock */
     void *body;
     size_t body_len;
-    /* Called exactly once from drain, tick or submit, unless cancelled. status 200..299: `body` is the
-     * reply (borrowed). Otherwise `body` is {kind, text, items} in msgpack (see ab_bus_error_unpack);
-     * the bus makes such bodies for its own 503 and 504. */
+    /* Called exactly once from drain, tick or submit, unless cancelled. status 200..299: `body` is
+     * the reply (borrowed). Otherwise `body` is {kind, text, items} in msgpack (see
+     * ab_bus_error_unpack); the bus makes such bodies for its own 503 and 504. */
     void (*done)(void *arg, int status, const void *body, size_t len);
     void *arg;
 };
 
 /* Returns the request's number (never 0). `done` may be called before this returns. */
 uint64_t ab_bus_submit(ab_bus_t *self, struct ab_bus_request *request);
-void ab_bus_cancel(ab_bus_t *self, uint64_t number); /* no `done` any more; a late reply is dropped */
+void ab_bus_cancel(ab_bus_t *self,
+                   uint64_t number); /* no `done` any more; a late reply is dropped */
 
-int ab_bus_fd(const ab_bus_t *self);      /* edge triggered: drain before every sleep */
+int ab_bus_fd(const ab_bus_t *self); /* edge triggered: drain before every sleep */
 int ab_bus_hint_fd(const ab_bus_t *self);
 bool ab_bus_drain(ab_bus_t *self, int max); /* true: there may be more */
 /* Pings, deaths, deadlines. Returns ms until it wants to be called again (at most beat_ms). */
@@ -68,7 +70,7 @@ bool ab_bus_hint_drain(ab_bus_t *self, int max, ab_hint_f *fn, void *arg);
 struct ab_bus_service_stats {
     const char *service;
     int replicas, outstanding, queued;
-    int64_t oldest_ms;  /* oldest running request as the replicas tell */
+    int64_t oldest_ms; /* oldest running request as the replicas tell */
     uint64_t sent, resent, refused, timed_out, late;
 };
 bool ab_bus_stats(const ab_bus_t *self, size_t i, struct ab_bus_service_stats *out);
@@ -77,6 +79,7 @@ bool ab_bus_stats(const ab_bus_t *self, size_t i, struct ab_bus_service_stats *o
 struct ab_buf;
 struct ab_arena;
 void ab_bus_error_pack(struct ab_buf *out, const struct ab_error *err);
-int ab_bus_error_unpack(const void *body, size_t len, int status, struct ab_arena *arena, struct ab_error *out);
+int ab_bus_error_unpack(const void *body, size_t len, int status, struct ab_arena *arena,
+                        struct ab_error *out);
 
 #endif

@@ -1,0 +1,112 @@
+/* socket.c - how every socket of the mesh is set up, and frames in and out of it */
+#include "socket.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+zsock_t *ab_socket_new(int type)
+{
+    zsock_t *sock = zsock_new(type);
+
+    zsock_set_linger(sock, AB_SOCKET_LINGER_MS);
+    zsock_set_sndhwm(sock, AB_SOCKET_HWM);
+    zsock_set_rcvhwm(sock, AB_SOCKET_HWM);
+    zsock_set_maxmsgsize(sock, (int)AB_BUS_BODY_MAX);
+    zsock_set_heartbeat_ivl(sock, 5000);
+    zsock_set_heartbeat_timeout(sock, 15000);
+    zsock_set_heartbeat_ttl(sock, 30000);
+    zsock_set_reconnect_ivl(sock, 50);
+    zsock_set_reconnect_ivl_max(sock, 1000);
+    zsock_set_connect_timeout(sock, 5000);
+    zsock_set_sndtimeo(sock, 0);
+    zsock_set_ipv6(sock, 1);
+    return sock;
+}
+
+void ab_socket_serve_curve(zsock_t *sock, zcert_t *own)
+{
+    zsock_set_zap_domain(sock, AB_ZAP_DOMAIN);
+    zcert_apply(own, sock);
+    zsock_set_curve_server(sock, 1);
+}
+
+void ab_socket_use_curve(zsock_t *sock, zcert_t *own, const char *server_key)
+{
+    zcert_apply(own, sock);
+    zsock_set_curve_serverkey(sock, server_key);
+}
+
+int ab_socket_bind(zsock_t *sock, const char *address, char **endpoint, struct ab_error *err)
+{
+    if (zmq_bind(zsock_resolve(sock), address) < 0) {
+        const char *why = zmq_strerror(errno);
+        if (errno == EADDRINUSE)
+            return ab_fail(err, AB_EINTERNAL, "cannot listen on %s: %s; choose another port",
+                           address, why);
+        if (errno == ENAMETOOLONG)
+            return ab_fail(
+                err, AB_EINTERNAL,
+                "cannot listen on %s: a socket's path may have 107 bytes; use a shorter folder",
+                address);
+        return ab_fail(err, AB_EINTERNAL, "cannot listen on %s: %s", address, why);
+    }
+    char last[512] = "";
+    size_t len = sizeof(last);
+    (void)zmq_getsockopt(zsock_resolve(sock), ZMQ_LAST_ENDPOINT, last, &len);
+    if (endpoint)
+        *endpoint = strdup(last);
+    return 0;
+}
+
+int ab_parts_receive(void *socket, int max, struct ab_parts *out)
+{
+    out->n = 0;
+    for (bool more = true; more;) {
+        zmq_msg_t dropped;
+        zmq_msg_t *to = out->n < max ? &out->part[out->n] : &dropped;
+
+        zmq_msg_init(to);
+        if (zmq_msg_recv(to, socket, ZMQ_DONTWAIT) < 0) {
+            int error = errno;
+            zmq_msg_close(to);
+            ab_parts_close(out); /* a message comes whole: only the first frame can be missing */
+            return error == EAGAIN || error == EINTR ? 0 : -1;
+        }
+        more = zmq_msg_more(to);
+        if (to == &dropped)
+            zmq_msg_close(to);
+        else
+            out->n++;
+    }
+    return 1;
+}
+
+void ab_parts_close(struct ab_parts *self)
+{
+    while (self->n > 0)
+        zmq_msg_close(&self->part[--self->n]);
+}
+
+int ab_send_msg(void *socket, zmq_msg_t *msg, bool more)
+{
+    int rc;
+    do
+        rc = zmq_msg_send(msg, socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0));
+    while (rc < 0 && errno == EINTR);
+    if (rc >= 0)
+        return 0;
+    int error = errno;
+    zmq_msg_close(msg);
+    errno = error;
+    return -1;
+}
+
+int ab_send_frame(void *socket, const void *bytes, size_t len, bool more)
+{
+    zmq_msg_t msg;
+    if (zmq_msg_init_size(&msg, len) < 0)
+        return -1;
+    if (len)
+        memcpy(zmq_msg_data(&msg), bytes, len);
+    return ab_send_msg(socket, &msg, more);
+}
