@@ -132,7 +132,7 @@ void ab_apps_destroy(ab_apps_t **self);
 /* Owned by self, valid until the next call with that name. NULL: no such file, or it is wrong. */
 const struct ab_app *ab_apps_get(ab_apps_t *self, const char *name, struct ab_error *err);
 
-/* Every apps/*.yml by name: for each one the app, or NULL with the error that it has. */
+/* Every file of apps/ by name: for each one the app, or NULL with the error that it has. */
 void ab_apps_each(ab_apps_t *self,
                   void (*fn)(void *arg, const char *name, const struct ab_app *app,
                              const struct ab_error *err),
