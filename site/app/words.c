@@ -220,8 +220,9 @@ static int parse_pieces(const struct ab_app *app, const char *text, size_t len, 
             return ab_fail(err, AB_EINVAL,
                            "here documents (<<) do not go with placeholders; write a script "
                            "file and call it with {{parameters}} as its arguments");
-        if (shell && starts(text + at, len - at, "${{")) /* bash would read it as ${...} */
-            return ab_fail(err, AB_EINVAL, "a placeholder must not stand right behind `$`");
+        if (shell && strchr("$\\", text[at]) && starts(text + at + 1, len - at - 1, "{{"))
+            return ab_fail(err, AB_EINVAL, "a placeholder must not stand right behind `%c`",
+                           text[at]);
         size_t step = !shell            ? 1
                       : lex.at == PLAIN ? plain_step(&lex, text + at, len - at)
                                         : inside_step(&lex, text + at, len - at);
