@@ -25,9 +25,18 @@ FROM   jobs
 WHERE  site_id = :site_id AND session_id IS NULL AND state IN ('PREPROCESSED', 'RESTART_READY');
 
 -- name: fold_counts
--- Once a second, in the one process that holds the fold lock. Concurrent writers only add rows, so nothing is lost.
-WITH old AS (
-    DELETE FROM job_counts RETURNING owner_id, site_id, app_id, state, jobs, nodes, events
+-- Once a second, in the one process that holds the timer's lock. Concurrent writers only add rows, so nothing is
+-- lost. What is a single row already is left alone, or an idle centre would write all its counts anew each second.
+WITH many AS (
+    SELECT owner_id, site_id, app_id, state
+    FROM   job_counts
+    GROUP  BY owner_id, site_id, app_id, state
+    HAVING count(*) > 1 OR (sum(jobs) = 0 AND sum(nodes) = 0 AND sum(events) = 0)
+), old AS (
+    DELETE FROM job_counts c
+    USING  many m
+    WHERE  c.owner_id = m.owner_id AND c.site_id = m.site_id AND c.app_id = m.app_id AND c.state = m.state
+    RETURNING c.owner_id, c.site_id, c.app_id, c.state, c.jobs, c.nodes, c.events
 )
 INSERT INTO job_counts (owner_id, site_id, app_id, state, jobs, nodes, events)
 SELECT owner_id, site_id, app_id, state, sum(jobs), sum(nodes), sum(events)
@@ -39,7 +48,9 @@ HAVING sum(jobs) <> 0 OR sum(nodes) <> 0 OR sum(events) <> 0;
 -- The exact total without filter, or by to_state.
 SELECT coalesce(sum(events), 0) AS total
 FROM   job_counts
-WHERE  owner_id = :owner_id AND (:states::job_state[] = '{}' OR state = ANY (:states));
+WHERE  owner_id = :owner_id
+  AND  (:site_ids::bigint[] = '{}' OR site_id = ANY (:site_ids))
+  AND  (:states::job_state[] = '{}' OR state = ANY (:states));
 
 -- name: end_frozen_copies
 -- A backend that waits for COPY data for so long belongs to a process that was frozen or cut off; no timeout of

@@ -8,7 +8,7 @@
 
 -- name: job_ids
 -- n ids in ascending order (not always one block: other calls draw at the same time), and the time of this call.
-SELECT min(id) AS first, array_agg(id) AS ids, now() AS created
+SELECT array_agg(id) AS ids, now() AS created
 FROM   (SELECT nextval('job_ids') AS id FROM generate_series(1, :n::int)) AS block;
 
 -- name: event_ids
@@ -27,11 +27,12 @@ COPY job_specs (id, owner_id, app_id, threads_per_rank, threads_per_core, gpus_p
 COPY events (id, owner_id, job_id, timestamp, from_state, to_state) FROM STDIN (FORMAT binary);
 
 -- name: job_counts_add
--- One row per (site, app, state) of the call.
+-- One row per (site, app, state) of the call; as many events as jobs, for each has its first.
 INSERT INTO job_counts (owner_id, site_id, app_id, state, jobs, nodes, events)
-SELECT :owner_id, site_id, app_id, state, jobs, nodes, jobs
-FROM   unnest(:site_ids::bigint[], :app_ids::bigint[], :states::job_state[], :jobs::bigint[], :nodes::bigint[])
-    AS c (site_id, app_id, state, jobs, nodes);
+SELECT :owner_id, site_id, app_id, state, count(*), sum(nodes), count(*)
+FROM   unnest(:site_ids::bigint[], :app_ids::bigint[], :states::job_state[], :nodes::bigint[])
+    AS c (site_id, app_id, state, nodes)
+GROUP  BY site_id, app_id, state;
 
 -- name: create_apps
 -- One lock per app instead of one foreign key check per job: the app cannot vanish or move before COMMIT.
@@ -44,7 +45,7 @@ FOR SHARE OF app;
 
 -- name: create_parents
 -- SHARE waits for whoever is finishing a parent just now; whoever comes later finds our edges.
-SELECT id, state = 'JOB_FINISHED' AS finished
+SELECT id, site_id, state = 'JOB_FINISHED' AS finished
 FROM   jobs
 WHERE  id = ANY (:parent_ids::bigint[]) AND owner_id = :owner_id
 ORDER  BY id
@@ -95,7 +96,7 @@ SELECT * FROM unnest(:parents::bigint[], :children::bigint[]);
 INSERT INTO transfer_items (owner_id, site_id, job_id, direction, state, recursive, local_path, remote_path, location_alias)
 SELECT :owner_id, site_id, job_id, direction,
        CASE direction WHEN 'in' THEN 'pending' ELSE 'awaiting_job' END::transfer_state,
-       recursive, local_path, remote_path, location_alias
+       recursive::boolean, local_path, remote_path, location_alias
 FROM   unnest(:site_ids::bigint[], :job_ids::bigint[], :directions::transfer_direction[], :recursive::boolean[],
               :local_paths::text[], :remote_paths::text[], :location_aliases::text[])
     AS new (site_id, job_id, direction, recursive, local_path, remote_path, location_alias);

@@ -1,4 +1,4 @@
--- site.sql - sites, and what is queued at one
+-- site.sql - sites
 
 -- name: site_create
 INSERT INTO sites (owner_id, name, path, globus_endpoint_id, backfill_windows, queued_jobs, optional_batch_job_params,
@@ -49,14 +49,6 @@ SELECT id FROM apps WHERE site_id = :site_id ORDER BY id FOR UPDATE;
 -- name: site_delete
 -- Its apps, batch jobs and sessions go by foreign key.
 DELETE FROM sites WHERE id = :site_id;
-
--- name: site_backlog
--- Jobs and nodes by state (elastic queue, dashboard): a sum over at most some hundred rows.
-SELECT state, sum(jobs)::bigint AS jobs, (sum(nodes) / 1e6)::float8 AS nodes
-FROM   job_counts
-WHERE  owner_id = :owner_id AND site_id = :site_id
-GROUP  BY state HAVING sum(jobs) <> 0
-ORDER  BY state;
 
 -- name: site_batch_jobs
 SELECT state, count(*) AS count, sum(num_nodes) AS nodes

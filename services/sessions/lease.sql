@@ -14,6 +14,7 @@
 -- runs lease_tagged_walk (at most 4096 candidates) and, only if that came back short AND walked = 4096,
 -- lease_tagged_find (starts from the tag index) for what is still wanted of max_jobs and budget. Both stand here
 -- for small_first and (_long) for long_first; lease_to_process and lease_any test tags themselves.
+-- last_update is shown as it was before, as the contract has it.
 
 -- name: lease_touch
 -- No row: expired or not yours. The row lock keeps the sweeper away until COMMIT.
@@ -47,7 +48,9 @@ WITH ready AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
        s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
@@ -80,7 +83,9 @@ WITH ready AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
        s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
@@ -113,7 +118,9 @@ WITH ready AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
        s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
@@ -147,7 +154,9 @@ WITH ready AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
        s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
@@ -185,7 +194,9 @@ WITH walk AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT (SELECT count(*) FROM walk) AS walked, (SELECT count(*) FROM ready) AS candidates, t.*,
        s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
@@ -218,7 +229,9 @@ WITH ready AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
        s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
@@ -256,7 +269,9 @@ WITH walk AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT (SELECT count(*) FROM walk) AS walked, (SELECT count(*) FROM ready) AS candidates, t.*,
        s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
@@ -289,9 +304,25 @@ WITH ready AS MATERIALIZED (
            lease = j.lease + 1, last_update = now()
     FROM   fits f
     WHERE  j.id = f.id AND f.used <= :budget::float8
-    RETURNING j.*, f.last_update AS before, f.place
+    RETURNING j.id, j.app_id, j.session_id, j.batch_job_id, f.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+              j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts,
+              j.cancel, f.place
 )
 SELECT t.*, s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
        s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
 FROM   taken t JOIN job_specs s ON s.id = t.id
 ORDER  BY t.place;
+
+-- name: lease_again
+-- The same request once more (its reply was lost): what it took and what the session still holds, in the same order.
+SELECT j.id, j.app_id, j.session_id, j.batch_job_id, j.last_update, j.state, j.lease, j.num_nodes, j.ranks_per_node,
+       j.node_packing_count, j.wall_time_min, j.return_code, j.pending_file_cleanup, j.priority, j.attempts, j.cancel,
+       s.threads_per_rank, s.threads_per_core, s.gpus_per_rank, s.workdir, s.parent_ids, s.tags, s.parameters, s.data,
+       s.launch_params, s.retry, s.serialized_parameters, s.serialized_return_value, s.serialized_exception
+FROM   jobs j JOIN job_specs s ON s.id = j.id
+WHERE  j.id = ANY (:ids::bigint[]) AND j.owner_id = :owner_id AND j.session_id = :session_id
+ORDER  BY CASE WHEN :sort::text <> 'by_id' THEN -j.priority END,
+          CASE :sort WHEN 'small_first' THEN j.num_nodes WHEN 'long_first' THEN -j.wall_time_min END,
+          CASE :sort WHEN 'small_first' THEN -j.node_packing_count WHEN 'long_first' THEN -j.num_nodes END,
+          CASE :sort WHEN 'small_first' THEN -j.wall_time_min WHEN 'long_first' THEN -j.node_packing_count END,
+          j.id;

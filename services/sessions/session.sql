@@ -12,19 +12,12 @@ INSERT INTO sessions (owner_id, site_id, batch_job_id)
 VALUES (:owner_id, :site_id, :batch_job_id)
 RETURNING id, site_id, batch_job_id, heartbeat;
 
--- name: session_read
-SELECT id, site_id, batch_job_id, heartbeat
-FROM   sessions
-WHERE  id = ANY (:ids::bigint[]) AND owner_id = :owner_id
-ORDER  BY id;
-
 -- name: session_touch
 -- No row: expired or not yours. clock_timestamp, so that a tick is later than all before it.
 UPDATE sessions
 SET    heartbeat = greatest(clock_timestamp(), heartbeat + interval '1 microsecond')
 WHERE  id = :session_id AND owner_id = :owner_id
-  AND  (:token_site::bigint = 0 OR site_id = :token_site)
-RETURNING id;
+RETURNING site_id;
 
 -- name: session_cancelled
 -- What the launcher should kill: jobs it holds that somebody has asked to cancel.
@@ -36,11 +29,3 @@ SELECT w.id
 FROM   unnest(:jobs::bigint[]) AS w (id)
 WHERE  NOT EXISTS (SELECT FROM jobs j WHERE j.id = w.id AND j.session_id = :session_id)
 ORDER  BY w.id;
-
--- name: session_lock
--- DELETE /sessions/{id}, first statement; session_end is the second.
-SELECT id
-FROM   sessions
-WHERE  id = :session_id AND owner_id = :owner_id
-  AND  (:token_site::bigint = 0 OR site_id = :token_site)
-FOR    UPDATE;

@@ -7,7 +7,7 @@
 -- right now is locked by its own touch, thus alive, thus skipped.
 SELECT s.id, s.owner_id
 FROM   sessions s
-WHERE  s.heartbeat < now() - :ttl::interval
+WHERE  s.heartbeat <= now() - :ttl::interval
    OR  EXISTS (SELECT FROM batch_jobs b WHERE b.id = s.batch_job_id AND b.state = 'finished')
 ORDER  BY s.id
 LIMIT  :batch
@@ -15,7 +15,7 @@ FOR UPDATE OF s SKIP LOCKED;
 
 -- name: session_lock
 -- DELETE /sessions/{id}, first statement.
-SELECT id FROM sessions WHERE id = :session_id AND owner_id = :owner_id FOR UPDATE;
+SELECT id, site_id FROM sessions WHERE id = :session_id AND owner_id = :owner_id FOR UPDATE;
 
 -- name: request_expire
 -- Housekeeping, in pieces, by the one sweeper.

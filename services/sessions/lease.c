@@ -1,0 +1,240 @@
+/* lease.c - jobs handed to a session
+ *
+ * The statement locks its candidates and skips those that others have locked, so two launchers
+ * never wait for each other and never get the same job. The heartbeat is part of the same
+ * transaction, and its row lock keeps the sweeper away: a session that was just swept gets 404 and
+ * no jobs.
+ */
+#include "lease.h"
+
+#include "base/cleanup.h"
+#include "lease.sql.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    WALKED_AT_MOST = 4096
+}; /* the LIMIT of the tagged walks */
+
+struct order {
+    const char *name; /* as lease_again's :sort */
+    const struct ab_sql *take;
+    const struct ab_sql *walk, *find; /* with tags; NULL: `take` tests them */
+};
+
+enum {
+    SMALL_FIRST,
+    LONG_FIRST,
+    TO_PROCESS,
+    ANY
+};
+
+static const struct order orders[] = {
+    [SMALL_FIRST] = {"small_first", &SQL_lease_small_first, &SQL_lease_tagged_walk,
+                     &SQL_lease_tagged_find},
+    [LONG_FIRST] = {"long_first", &SQL_lease_long_first, &SQL_lease_tagged_walk_long,
+                    &SQL_lease_tagged_find_long},
+    [TO_PROCESS] = {"by_id", &SQL_lease_to_process, NULL, NULL},
+    [ANY] = {"by_id", &SQL_lease_any, NULL, NULL},
+};
+
+static const int runnable[] = {AB_JOB_PREPROCESSED, AB_JOB_RESTART_READY};
+static const int to_process[] = {AB_JOB_STAGED_IN, AB_JOB_RUN_DONE, AB_JOB_RUN_ERROR,
+                                 AB_JOB_RUN_TIMEOUT};
+
+/* ---- what is asked for */
+
+static bool all_among(const struct ab_enums *states, const int *set, size_t n_set)
+{
+    for (size_t i = 0; i < states->n; i++) {
+        size_t k = 0;
+        while (k < n_set && set[k] != states->v[i])
+            k++;
+        if (k == n_set)
+            return false;
+    }
+    return true;
+}
+
+static bool has_budget(const struct session_acquire *req)
+{
+    return AB_HAS(session_acquire, req, max_aggregate_nodes)
+           && !AB_IS_NULL(session_acquire, req, max_aggregate_nodes);
+}
+
+/* sort_by has a meaning only with a budget (contract, sessions.md 3.1). */
+static const struct order *choose(const struct session_acquire *req)
+{
+    if (all_among(&req->states, runnable, AB_COUNT(runnable))) {
+        bool long_first =
+            has_budget(req) && req->sort_by && strcmp(req->sort_by, "long_large_first") == 0;
+        return &orders[long_first ? LONG_FIRST : SMALL_FIRST];
+    }
+    return &orders[all_among(&req->states, to_process, AB_COUNT(to_process)) ? TO_PROCESS : ANY];
+}
+
+/* Null, absent and 0 mean "no limit". */
+static int64_t limit(bool given, int32_t value)
+{
+    return given && value != 0 ? value : INT32_MAX;
+}
+
+static bool has_tags(const struct session_acquire *req)
+{
+    return memchr(req->filter_tags.p, '"', req->filter_tags.n) != NULL;
+}
+
+static void bind_states(struct ab_call *call, const struct ab_enums *states)
+{
+    struct ab_db_value *items = ab_alloc(call->arena, states->n, sizeof(*items));
+    for (size_t i = 0; i < states->n; i++) {
+        items[i].type = AB_DB_TEXT;
+        items[i].p = ab_enum_job_state.names[states->v[i]];
+        items[i].n = strlen(items[i].p);
+    }
+    struct ab_db_value value = {.type = AB_DB_ARRAY};
+    value.items = items;
+    value.n_items = states->n;
+    ab_bind_value(call, "states", value);
+}
+
+static void bind_request(struct ab_call *call, const struct session_acquire *req)
+{
+    bool nodes = AB_HAS(session_acquire, req, max_nodes_per_job)
+                 && !AB_IS_NULL(session_acquire, req, max_nodes_per_job);
+    bool wall_time = AB_HAS(session_acquire, req, max_wall_time_min)
+                     && !AB_IS_NULL(session_acquire, req, max_wall_time_min);
+
+    bind_states(call, &req->states);
+    ab_bind_int(call, "max_jobs", req->max_num_jobs);
+    ab_bind_int(call, "max_nodes", limit(nodes, req->max_nodes_per_job));
+    ab_bind_int(call, "max_wall_time", limit(wall_time, req->max_wall_time_min));
+    ab_bind_real(call, "budget", has_budget(req) ? req->max_aggregate_nodes : INFINITY);
+    ab_bind_ids(call, "app_ids", req->app_ids.v, req->app_ids.n);
+    if (has_tags(req)) {
+        struct ab_db_value tags = {.type = AB_DB_TEXT};
+        tags.p = req->filter_tags.p;
+        tags.n = req->filter_tags.n;
+        ab_bind_value(call, "tags", tags);
+    } else {
+        ab_bind_text(call, "tags", "{}");
+    }
+}
+
+/* ---- taking */
+
+/* Rows of up to two statements. A walk that took nothing has one row of nulls beside its counts. */
+struct taken {
+    PGresult *r[2];
+    int n[2];
+};
+
+static int rows_of(const PGresult *r)
+{
+    int n = PQntuples(r);
+    return n > 0 && ab_col_null(r, 0, ab_col(r, "id")) ? 0 : n;
+}
+
+static double footprint(const PGresult *r, int n)
+{
+    int nodes = ab_col(r, "num_nodes"), packing = ab_col(r, "node_packing_count");
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (double)ab_col_int(r, i, nodes) / (double)ab_col_int(r, i, packing);
+    return sum;
+}
+
+/* The walk sees the first 4096 of the queue. Unless it came to its end, or found enough, or spent
+ * the budget, the rest is looked for from the tag index. */
+static int take_tagged(struct ab_call *call, const struct order *order, struct taken *out,
+                       struct ab_error *err)
+{
+    const struct session_acquire *req = call->req->body.v;
+    PGresult *r = out->r[0] = ab_run(call, order->walk, err);
+    if (!r)
+        return -1;
+    out->n[0] = rows_of(r);
+    int64_t walked = ab_col_int(r, 0, ab_col(r, "walked"));
+    int64_t candidates = ab_col_int(r, 0, ab_col(r, "candidates"));
+    if (walked < WALKED_AT_MOST || out->n[0] < candidates || candidates >= req->max_num_jobs)
+        return 0;
+
+    ab_bind_int(call, "max_jobs", req->max_num_jobs - out->n[0]);
+    if (has_budget(req))
+        ab_bind_real(call, "budget", req->max_aggregate_nodes - footprint(r, out->n[0]));
+    out->r[1] = ab_run(call, order->find, err);
+    if (!out->r[1])
+        return -1;
+    out->n[1] = rows_of(out->r[1]);
+    return 0;
+}
+
+static int take(struct ab_call *call, const struct order *order, struct taken *out,
+                struct ab_error *err)
+{
+    if (order->walk && has_tags(call->req->body.v))
+        return take_tagged(call, order, out, err);
+    out->r[0] = ab_run(call, order->take, err);
+    if (!out->r[0])
+        return -1;
+    out->n[0] = rows_of(out->r[0]);
+    return 0;
+}
+
+static void reply(struct ab_call *call, const struct taken *taken)
+{
+    int n = taken->n[0] + taken->n[1], k = 0;
+    int64_t *ids = ab_alloc(call->arena, n ? (size_t)n : 1, sizeof(*ids));
+
+    ab_pack_array(&call->reply, (uint32_t)n);
+    for (int part = 0; part < 2; part++)
+        for (int i = 0; i < taken->n[part]; i++) {
+            ids[k++] = ab_col_int(taken->r[part], i, ab_col(taken->r[part], "id"));
+            ab_reply_row(call, &ab_schema_job, taken->r[part], i);
+        }
+    ab_record_ids(call, ids, (size_t)n);
+}
+
+int lease_acquire(struct ab_call *call, struct ab_error *err)
+{
+    const struct session_acquire *req = call->req->body.v;
+    struct taken taken = {0};
+
+    ab_bind_int(call, "session_id", call->req->id);
+    PGresult *alive = ab_run(call, &SQL_lease_touch, err);
+    if (!alive)
+        return -1;
+    if (PQntuples(alive) == 0)
+        return ab_not_found(call, err);
+    int64_t site_id = ab_col_int(alive, 0, ab_col(alive, "site_id"));
+    int batch_job = ab_col(alive, "batch_job_id");
+    if (!ab_site_allowed(call, site_id))
+        return ab_not_found(call, err);
+
+    ab_bind_int(call, "site_id", site_id);
+    if (ab_col_null(alive, 0, batch_job))
+        ab_bind_null(call, "batch_job_id");
+    else
+        ab_bind_int(call, "batch_job_id", ab_col_int(alive, 0, batch_job));
+    if (req->states.n > 0) {
+        bind_request(call, req);
+        if (take(call, choose(req), &taken, err) < 0)
+            return -1;
+    }
+    reply(call, &taken);
+    return 0;
+}
+
+/* The reply was lost and the request came again: only what the session still holds, or a job that
+ * was meanwhile given to another would run twice. */
+int lease_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
+{
+    ab_bind_int(call, "session_id", call->req->id);
+    ab_bind_ids(call, "ids", ids->v, ids->n);
+    ab_bind_text(call, "sort", choose(call->req->body.v)->name);
+    PGresult *held = ab_run(call, &SQL_lease_again, err);
+    if (!held)
+        return -1;
+    ab_reply_rows(call, &ab_schema_job, held);
+    return 0;
+}

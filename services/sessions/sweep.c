@@ -1,0 +1,89 @@
+/* sweep.c - housekeeping, in one replica of the deployment
+ *
+ * Sessions without a heartbeat and sessions of finished batch jobs are ended: what they hold is
+ * given back. Small batches, each in a transaction of its own: one huge statement would hold its
+ * locks for seconds.
+ */
+#include "sweep.h"
+
+#include "base/log.h"
+#include "lifecycle/lifecycle.h"
+#include "sweep.sql.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    SESSIONS_A_BATCH = 20,
+    REQUESTS_A_BATCH = 5000,
+};
+
+/* A setting as an interval. */
+static void bind_ms(struct ab_call *call, const char *name, const char *setting)
+{
+    ab_bind_text(
+        call, name,
+        ab_printf(call->arena, "%" PRId64 " milliseconds", ab_conf_ms(call->conf, setting)));
+}
+
+/* The owners' subscribers get a hint after COMMIT. Each owner once. */
+static void add_owner(struct ab_call *call, int64_t owner, size_t room)
+{
+    struct ab_ids *owners = &call->event_owners;
+    for (size_t i = 0; i < owners->n; i++)
+        if (owners->v[i] == owner)
+            return;
+    if (!owners->v)
+        owners->v = ab_alloc(call->arena, room, sizeof(*owners->v));
+    if (owners->n < room)
+        owners->v[owners->n++] = owner;
+}
+
+static int end_batch(struct ab_call *call, const PGresult *stale, struct ab_error *err)
+{
+    int64_t ids[SESSIONS_A_BATCH], freed = 0, timed_out = 0;
+    int n = PQntuples(stale), id = ab_col(stale, "id"), owner = ab_col(stale, "owner_id");
+
+    for (int i = 0; i < n; i++) {
+        ids[i] = ab_col_int(stale, i, id);
+        add_owner(call, ab_col_int(stale, i, owner), SESSIONS_A_BATCH);
+    }
+    if (ab_session_end(call, ids, (size_t)n, &freed, &timed_out, err) < 0)
+        return -1;
+    ab_log(AB_INFO, "session.swept", AB_KV("sessions", n), AB_KV("freed", freed),
+           AB_KV("timed_out", timed_out));
+    return 0;
+}
+
+int sweep_sessions(struct ab_call *call, struct ab_error *err)
+{
+    bind_ms(call, "ttl", "session_ttl");
+    ab_bind_int(call, "batch", SESSIONS_A_BATCH);
+    PGresult *stale = ab_run(call, &SQL_session_stale, err);
+    if (!stale)
+        return -1;
+    if (PQntuples(stale) == 0)
+        return 0;
+    if (end_batch(call, stale, err) < 0)
+        return -1;
+    return PQntuples(stale) == SESSIONS_A_BATCH;
+}
+
+int sweep_requests(struct ab_call *call, struct ab_error *err)
+{
+    bind_ms(call, "keep", "request_keep");
+    ab_bind_int(call, "batch", REQUESTS_A_BATCH);
+    PGresult *r = ab_run(call, &SQL_request_expire, err);
+    if (!r)
+        return -1;
+    return strtol(PQcmdTuples(r), NULL, 10) == REQUESTS_A_BATCH;
+}
+
+int sweep_partitions(struct ab_call *call, struct ab_error *err)
+{
+    PGresult *made = ab_run(call, &SQL_event_partition, err);
+    if (!made)
+        return -1;
+    if (PQntuples(made) > 0)
+        ab_log(AB_INFO, "event.partition_made", AB_KV("nth", ab_col_int(made, 0, 0)));
+    return 0;
+}
