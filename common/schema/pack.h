@@ -41,8 +41,8 @@ struct ab_cursor {
     bool broken;
 };
 struct ab_cursor ab_cursor(const void *bytes, size_t len);
-enum ab_token { AB_TK_NIL, AB_TK_BOOL, AB_TK_INT, AB_TK_REAL, AB_TK_STR, AB_TK_BIN, AB_TK_ARRAY, AB_TK_MAP, AB_TK_EXT, AB_TK_END, AB_TK_BROKEN };
-enum ab_token ab_cursor_peek(const struct ab_cursor *self);
+enum ab_tk { AB_TK_NIL, AB_TK_BOOL, AB_TK_INT, AB_TK_REAL, AB_TK_STR, AB_TK_BIN, AB_TK_ARRAY, AB_TK_MAP, AB_TK_EXT, AB_TK_END, AB_TK_BROKEN };
+enum ab_tk ab_cursor_peek(const struct ab_cursor *self);
 int ab_cursor_nil(struct ab_cursor *self); /* 1 taken, 0 something else stands there */
 int ab_cursor_bool(struct ab_cursor *self, bool *v);
 int ab_cursor_int(struct ab_cursor *self, int64_t *v);

@@ -1,7 +1,17 @@
--- request.sql - a mutating request happens once
+-- request.sql - transactions, and exactly once: a mutating call leaves its key in its own transaction
 --
--- Its key (the digest of the Idempotency-Key, else the request id) is written by its own transaction.
--- Kept are the verb, a small reply or the ids a large one is rebuilt from.
+-- The key is the digest of the Idempotency-Key, else the request id. Kept are the verb, a small reply or the
+-- ids a large one is rebuilt from.
+
+-- name: tx_begin
+BEGIN;
+
+-- name: tx_limits
+-- What is left of the caller's deadline, in ms: no statement works for somebody who has gone.
+SELECT set_config('statement_timeout', :statement_ms::text, true), set_config('lock_timeout', :lock_ms::text, true);
+
+-- name: tx_commit
+COMMIT;
 
 -- name: request_claim
 -- First statement of every mutating call. One row: go on. None: the same request was committed before
@@ -22,3 +32,19 @@ UPDATE requests
 SET    reply = :reply,
        ids = (SELECT range_agg(int8range(i, i, '[]')) FROM unnest(:ids::bigint[]) AS i)
 WHERE  key = :key AND owner_id = :owner_id;
+
+-- name: timer_lock
+-- One replica at a time, until the end of the transaction: a frozen holder is ended by
+-- idle_in_transaction_session_timeout, so no timer of the deployment stops with it.
+SELECT pg_try_advisory_xact_lock(:class::int, hashtext(:lock_name)) AS held;
+
+-- name: list_planner
+-- A list has one shape for each set of filters: planned for its values, and free to read a whole table.
+SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true),
+       set_config('cursor_tuple_fraction', '1', true);
+
+-- name: list_planner_back
+-- As the role has it.
+SELECT set_config(name, reset_val, true)
+FROM   pg_settings
+WHERE  name IN ('plan_cache_mode', 'enable_seqscan', 'cursor_tuple_fraction');

@@ -1,13 +1,14 @@
 /* service.h - the skeleton: a service is a table of handlers
  *
- * Owns options, logging, signals, sockets, connections, transactions, exactly-once, replies, and the
- * verbs `ping`, `info` and `stats`. At start it joins the table with api.def and prepares every
+ * Owns options, logging, signals, sockets, connections, transactions, exactly-once, replies, and
+ * the verbs `ping`, `info` and `stats`. At start it joins the table with api.def and prepares every
  * statement: a handler without a route, a route without a handler or a misspelt column stops the
  * service with one log line that says which.
  *
  * One call: claim the request id (if the route mutates), run the handler, record the reply, COMMIT,
- * reply, then publish hints. -1 from the handler rolls back and becomes the error reply. Serialization
- * failures and deadlocks run the whole transaction again, at most 5 times, with jitter.
+ * reply, then publish hints. -1 from the handler rolls back and becomes the error reply.
+ * Serialization failures and deadlocks run the whole transaction again, at most 5 times, with
+ * jitter.
  */
 #ifndef AB_SERVICE_H
 #define AB_SERVICE_H
@@ -25,106 +26,157 @@ struct ab_call {
     ab_db_t *db;
     const ab_conf_t *conf;
     const struct ab_route *route;
-    int64_t owner_id;           /* the token's user; 0: nobody (public routes) */
+    int64_t owner_id; /* the token's user; 0: nobody (public routes) */
     const char *username;
     unsigned scopes;
     int64_t token_site;
-    const char *request_id;     /* text */
-    const char *peer;           /* client's address; may be NULL */
+    const char *request_id; /* text */
+    const char *peer;       /* client's address; may be NULL */
     int64_t deadline_ms;
     const struct ab_request *req; /* checked; see schema.h */
-    struct ab_buf reply;        /* msgpack; empty = nil */
-    int status;                 /* of success; preset from the route */
+    struct ab_buf reply;          /* msgpack; empty = nil */
+    int status;                   /* of success; preset from the route */
     /* set by lifecycle and handlers, used after COMMIT */
     bool events;                /* this call wrote events of owner_id */
     struct ab_ids event_owners; /* further owners (the sweeper) */
-    struct ab_worker *worker;   /* the skeleton's */
+    int64_t hold_ms;          /* answer this much later; no worker waits (slows down who guesses) */
+    void *state;              /* what `before` found, for the handler */
+    struct ab_worker *worker; /* the skeleton's */
 };
+
+/* A site token speaks for one site only; any other token for all sites of its user. */
+bool ab_site_allowed(const struct ab_call *call, int64_t site_id);
 
 typedef int ab_handler_f(struct ab_call *call, struct ab_error *err);
 
 struct ab_verb {
     const char *name;
     ab_handler_f *handler;
-    /* A reply too large to record (> 8 kB) is rebuilt from the ids that the handler gave to ab_record_ids:
-     * called with them in a fresh transaction when the same request comes again. NULL: replies are small. */
+    /* A reply too large to record (> 8 kB) is rebuilt from the ids that the handler gave to
+     * ab_record_ids: called with them in a fresh transaction when the same request comes again.
+     * NULL: replies are small. */
     int (*replay)(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
-    bool no_transaction; /* slow things (a remote login, a password hash): no BEGIN around the handler */
+    bool no_transaction; /* slow things (a remote login, a password hash): no BEGIN around the
+                            handler */
+    /* Slow things of a verb that has a transaction: runs once, in front of it. -1 answers at once.
+     */
+    ab_handler_f *before;
 };
 
 struct ab_timer {
     const char *name;
-    int (*run)(struct ab_call *call, struct ab_error *err); /* in its own transaction; `req` is NULL */
-    const char *every;  /* a duration setting */
-    bool one_replica;   /* under an advisory lock held by one replica of the deployment */
+    /* In its own transaction; `req` is NULL. 0 done, 1 there is more: again at once, -1 error. */
+    int (*run)(struct ab_call *call, struct ab_error *err);
+    const char *every; /* a duration setting */
+    bool one_replica;  /* never in two replicas at a time: under an advisory lock of its transaction
+                        */
 };
 
 struct ab_service {
     const char *name;
-    const struct ab_verb *verbs;             /* ends with {0} */
-    const struct ab_timer *timers;           /* NULL none */
-    const struct ab_sql *const *const *sql;  /* NULL-terminated */
-    const struct ab_setting *settings;       /* more than the common ones; NULL none */
-    int (*start)(const ab_conf_t *conf, struct ab_error *err); /* once, before workers; NULL none */
+    const struct ab_verb *verbs;            /* ends with {0} */
+    const struct ab_timer *timers;          /* NULL none */
+    const struct ab_sql *const *const *sql; /* NULL-terminated */
+    const struct ab_setting *settings;      /* more than the common ones; NULL none */
+    /* Once, before the workers; the connection is prepared. NULL none. */
+    int (*start)(const ab_conf_t *conf, ab_db_t *db, struct ab_error *err);
+    int capacity; /* requests at a time from one gateway; 0: four for each worker */
 };
 
 int ab_service_main(const struct ab_service *service, int argc, char **argv);
 
-/* For tests: one call without sockets, on this connection. `body` is a packed request. The reply or error
- * body lands in *reply. Returns the status. Runs claim, transaction and recording as the real one. */
-int ab_service_call(const struct ab_service *service, ab_db_t *db, const ab_conf_t *conf, const char *verb,
-                    int64_t owner_id, const char *key, const void *body, size_t len, struct ab_buf *reply);
-int ab_service_tick(const struct ab_service *service, ab_db_t *db, const ab_conf_t *conf, const char *timer,
-                    struct ab_error *err);
+/* For tests: one call without sockets, on this connection. `body` is a packed request. The reply or
+ * error body lands in *reply. Returns the status. Runs claim, transaction and recording as the real
+ * one. The statements of the service are prepared when they are not yet. `conf` NULL: the defaults.
+ */
+int ab_service_call(const struct ab_service *service, ab_db_t *db, const ab_conf_t *conf,
+                    const char *verb, int64_t owner_id, const char *key, const void *body,
+                    size_t len, struct ab_buf *reply);
+int ab_service_tick(const struct ab_service *service, ab_db_t *db, const ab_conf_t *conf,
+                    const char *timer, struct ab_error *err);
+
+/* The same with everything that a gateway says about who asks. Zero: the user scope, no limits. */
+struct ab_caller {
+    int64_t owner_id;
+    const char *username, *key, *peer;
+    unsigned scopes;
+    int64_t token_site;
+    int64_t deadline_ms;
+    const uint8_t *uuid; /* request id; NULL: a new one */
+};
+int ab_service_call_as(const struct ab_service *service, ab_db_t *db, const ab_conf_t *conf,
+                       const struct ab_caller *caller, const char *verb, const void *body,
+                       size_t len, struct ab_buf *reply);
+/* What the hints of the last call of this thread would have been: "e7 n7 r0", by topic and owner.
+ */
+const char *ab_service_hints(void);
+
+/* All settings of a service at their defaults. */
+ab_conf_t *ab_service_conf(const struct ab_service *service);
 
 /* ---- binding. Looked up for each :name of a block: the call (owner_id, key, verb), then the
- * values bound here, then the body (if it is one object), then the query. Nothing found: assert. */
+ * values bound here, then the path ({id}, {name}), then the body (if it is one object), then the
+ * query. Absent fields without a default are NULL. Nothing found: assert. */
 void ab_bind_int(struct ab_call *call, const char *name, int64_t v);
 void ab_bind_real(struct ab_call *call, const char *name, double v);
 void ab_bind_bool(struct ab_call *call, const char *name, bool v);
-void ab_bind_text(struct ab_call *call, const char *name, const char *v); /* NULL -> null; borrowed */
+void ab_bind_text(struct ab_call *call, const char *name,
+                  const char *v); /* NULL -> null; borrowed */
 void ab_bind_bytes(struct ab_call *call, const char *name, const void *v, size_t n);
 void ab_bind_null(struct ab_call *call, const char *name);
 void ab_bind_time(struct ab_call *call, const char *name, int64_t utc_us);
 void ab_bind_ids(struct ab_call *call, const char *name, const int64_t *v, size_t n);
 void ab_bind_value(struct ab_call *call, const char *name, struct ab_db_value v);
-/* Arrays from a list of structs: parameter and field in pairs, ends with NULL; absent or null fields become
- * NULL elements:  ab_bind_each(call, job_schema, items, n, "states", "state", "ids", "id", NULL). */
-void ab_bind_each(struct ab_call *call, const struct ab_schema *schema, const void *items, size_t n, ...);
+/* Arrays from a list of structs: parameter and field in pairs, ends with NULL; absent or null
+ * fields become NULL elements:  ab_bind_each(call, job_schema, items, n, "states", "state", "ids",
+ * "id", NULL). */
+void ab_bind_each(struct ab_call *call, const struct ab_schema *schema, const void *items, size_t n,
+                  ...);
 
 PGresult *ab_run(struct ab_call *call, const struct ab_sql *sql, struct ab_error *err);
 /* Several in one round trip; results[i] for blocks[i]. */
-int ab_run_many(struct ab_call *call, const struct ab_sql *const *blocks, size_t n, PGresult **results,
-                struct ab_error *err);
+int ab_run_many(struct ab_call *call, const struct ab_sql *const *blocks, size_t n,
+                PGresult **results, struct ab_error *err);
 
-/* ---- replies from rows: columns are matched with the schema's AB_OUT fields by name; a field without a
- * column is nil. Times by the field's flag, json and tags as ext 1, enums as text. */
-void ab_reply_row(struct ab_call *call, const struct ab_schema *schema, const PGresult *r, int row);  /* object */
-void ab_reply_rows(struct ab_call *call, const struct ab_schema *schema, const PGresult *r);          /* list */
+/* ---- replies from rows: columns are matched with the schema's AB_OUT fields by name; a field
+ * without a column is nil. Times by the field's flag, json and tags as ext 1, enums as text. */
+void ab_reply_row(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
+                  int row); /* object */
+void ab_reply_rows(struct ab_call *call, const struct ab_schema *schema,
+                   const PGresult *r);                              /* list */
 int ab_not_found(const struct ab_call *call, struct ab_error *err); /* the owned-row 404 */
 
 void ab_record_ids(struct ab_call *call, const int64_t *ids, size_t n); /* for replay */
 
 /* A notice for /subscribe-user, sent after COMMIT: data is msgpack. */
-void ab_notice(struct ab_call *call, const char *action, const char *type, const struct ab_buf *data);
-void ab_hint_keys(struct ab_call *call);                    /* topic k */
-void ab_hint_revoked(struct ab_call *call, const char *jti); /* topic r */
+void ab_notice(struct ab_call *call, const char *action, const char *type,
+               const struct ab_buf *data);
+void ab_hint_keys(struct ab_call *call); /* topic k */
+void ab_hint_revoked(struct ab_call *call, const char *jti,
+                     int64_t expires); /* topic r; unix seconds */
 
 /* ---- lists: page, count and paging of one resource, from the query descriptor
  * The filters' `column` is a predicate with `?` for the value, e.g. "j.id = ANY (?::bigint[])" or
- * "s.tags @> ?::jsonb". Orders by `ordering` (an ENUM whose names are columns, '-' in front), then id.
- * Stops at a page (pack.h) and continues from `next`. */
+ * "s.tags @> ?::jsonb". Orders by `ordering` (an ENUM whose names are columns, '-' in front), then
+ * id. Stops at a page (pack.h) and continues from `next`. */
 struct ab_list_spec {
-    const struct ab_schema *out;      /* its AB_OUT fields' columns are selected */
+    const struct ab_schema *out; /* its AB_OUT fields' columns are selected */
     const struct ab_schema *query;
-    const char *from;                 /* "job_specs s JOIN jobs j ON j.id = s.id" */
-    const char *owner;                /* "s.owner_id": = owner_id is always added */
-    const char *id;                   /* "s.id": last key of every order */
-    const char *default_order;        /* "timestamp DESC" or NULL (= id) */
-    /* May answer the total by itself (job_counts): 0 and *total, 1 it cannot, -1 error. NULL: count(*). */
+    const char *from;          /* "job_specs s JOIN jobs j ON j.id = s.id" */
+    const char *owner;         /* "s.owner_id": = owner_id is always added */
+    const char *id;            /* "s.id": last key of every order */
+    const char *default_order; /* "timestamp DESC" or NULL (= id) */
+    /* May answer the total by itself (job_counts): 0 and *total, 1 it cannot, -1 error. NULL:
+     * count(*). */
     int (*total)(struct ab_call *call, const void *query, int64_t *total, struct ab_error *err);
-    bool no_paging;                   /* sessions: limit and offset are ignored */
+    bool no_paging; /* sessions: limit and offset are ignored */
 };
 int ab_list_handler(struct ab_call *call, const struct ab_list_spec *spec, struct ab_error *err);
+
+/* The ids (spec->id) that match the filters of the call's query and its owner, ascending, at most
+ * `limit`; ordering, limit and offset of the query do not count. For updates and deletes by filter.
+ */
+int ab_list_ids(struct ab_call *call, const struct ab_list_spec *spec, size_t limit,
+                struct ab_ids *out, struct ab_error *err);
 
 #endif

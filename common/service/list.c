@@ -1,0 +1,528 @@
+/* list.c - a page of a resource, its exact total, and where the next page begins
+ *
+ * The statement is put together from the predicates of the query's descriptor, with parameters for
+ * all values. A page ends at AB_PAGE_ROWS rows or AB_PAGE_BYTES bytes; `next` is [rows left or nil,
+ * value of the sort column, id] of its last row, so the next page begins there by key, whatever
+ * happened to the rows in front of it.
+ */
+#include "skeleton.h"
+
+#include "base/clock.h"
+#include "request.sql.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    MAX_PARAMS = 64 + 8,
+    FIRST_ROWS = 32, /* fetched before their size is known: rows may be large */
+};
+
+struct list {
+    struct ab_call *call;
+    const struct ab_list_spec *spec;
+    const void *query;
+    int64_t limit, offset; /* as asked for; limit < 0: none */
+
+    /* the order: one column (NULL: only the id), then the id */
+    const struct ab_field *sort; /* of spec->out; NULL none */
+    bool descending;
+
+    /* where to go on */
+    bool resumed;
+    struct ab_db_value after; /* NULL type: the sort column was null */
+    int64_t after_id;
+
+    struct ab_buf sql;
+    struct ab_db_value params[MAX_PARAMS];
+    const char *types[MAX_PARAMS];
+    size_t n_params;
+};
+
+/* ---- the query's fields */
+
+static const struct ab_field *query_field(const struct list *self, const char *name)
+{
+    const struct ab_schema *schema = self->spec->query;
+    int i = schema ? ab_field_find(schema, name, strlen(name), 0) : -1;
+    return i < 0 ? NULL : &schema->fields[i];
+}
+
+static struct ab_db_value query_value(const struct list *self, const struct ab_field *field)
+{
+    return bind_field(self->call->arena, field, self->spec->query, self->query, true);
+}
+
+static int64_t query_int(const struct list *self, const char *name, int64_t otherwise)
+{
+    const struct ab_field *field = query_field(self, name);
+    if (!field)
+        return otherwise;
+    struct ab_db_value v = query_value(self, field);
+    return v.type == AB_DB_INT ? v.i : otherwise;
+}
+
+/* Contract 1.4: these values mean "no filter". */
+static bool is_falsy(const struct ab_db_value *v)
+{
+    switch (v->type) {
+    case AB_DB_BOOL:
+        return !v->b;
+    case AB_DB_INT:
+        return v->i == 0;
+    case AB_DB_REAL:
+        return v->f == 0;
+    case AB_DB_TEXT:
+        return v->n == 0 || (v->n == 2 && memcmp(v->p, "{}", 2) == 0);
+    case AB_DB_ARRAY:
+        return v->n_items == 0;
+    default:
+        return false;
+    }
+}
+
+/* What a parameter of a field is called in PostgreSQL; enumerations have the same names there. */
+static const char *type_of(struct list *self, const struct ab_field *field)
+{
+    switch (field->kind) {
+    case AB_BOOL:
+        return "bool";
+    case AB_I32:
+    case AB_I64:
+        return "int8";
+    case AB_F64:
+        return "float8";
+    case AB_TIME:
+        return "timestamptz";
+    case AB_UUID:
+        return "uuid";
+    case AB_ENUM:
+        return field->enumeration->name;
+    case AB_ENUMS:
+        return ab_printf(self->call->arena, "%s[]", field->enumeration->name);
+    case AB_IDS:
+        return "int8[]";
+    case AB_STRS:
+        return "text[]";
+    case AB_JSON:
+    case AB_TAGS:
+        return "jsonb";
+    default:
+        return "text";
+    }
+}
+
+static void add_param(struct list *self, struct ab_db_value v, const char *type)
+{
+    assert(self->n_params < MAX_PARAMS);
+    self->params[self->n_params] = v;
+    self->types[self->n_params++] = type;
+    ab_buf_printf(&self->sql, "$%zu", self->n_params);
+}
+
+static void add_int(struct list *self, int64_t v)
+{
+    add_param(self, (struct ab_db_value){.type = AB_DB_INT, .i = v}, "int8");
+}
+
+/* The predicate, with the value in place of each `?`. */
+static void add_predicate(struct list *self, const struct ab_field *field, struct ab_db_value v)
+{
+    const char *type = type_of(self, field);
+    ab_buf_str(&self->sql, " AND ");
+    for (const char *c = field->column; *c; c++) {
+        if (*c == '?')
+            add_param(self, v, type);
+        else
+            ab_buf_char(&self->sql, *c);
+    }
+}
+
+static void add_filters(struct list *self)
+{
+    const struct ab_schema *schema = self->spec->query;
+    ab_buf_printf(&self->sql, " FROM %s WHERE %s = ", self->spec->from, self->spec->owner);
+    add_int(self, self->call->owner_id);
+    for (int i = 0; schema && i < schema->n_fields; i++) {
+        const struct ab_field *field = &schema->fields[i];
+        if (!field->column)
+            continue;
+        struct ab_db_value v = query_value(self, field);
+        if (v.type == AB_DB_NULL || (field->flags & AB_FALSY && is_falsy(&v)))
+            continue;
+        add_predicate(self, field, v);
+    }
+}
+
+/* ---- order */
+
+static const struct ab_field *out_field(const struct list *self, const char *name, size_t len)
+{
+    int i = ab_field_find(self->spec->out, name, len, 0);
+    return i < 0 ? NULL : &self->spec->out->fields[i];
+}
+
+/* "-last_update", or the default "timestamp DESC". The id alone needs no sort column. */
+static void read_order(struct list *self)
+{
+    const struct ab_field *field = query_field(self, "ordering");
+    struct ab_db_value v = {.type = AB_DB_NULL};
+    if (field)
+        v = query_value(self, field);
+    const char *name = self->spec->default_order;
+    size_t len = name ? strcspn(name, " ") : 0;
+    self->descending = name && strstr(name, " DESC");
+    if (v.type == AB_DB_TEXT && v.n > 0) {
+        self->descending = *(const char *)v.p == '-';
+        name = (const char *)v.p + self->descending;
+        len = v.n - self->descending;
+    }
+    if (!name)
+        return;
+    self->sort = out_field(self, name, len);
+    assert(self->sort
+           && self->sort->column); /* an order of the descriptor is a field of the resource */
+}
+
+static bool by_id_only(const struct list *self)
+{
+    return !self->sort || (!self->descending && strcmp(self->sort->column, self->spec->id) == 0);
+}
+
+static void add_order(struct list *self)
+{
+    ab_buf_str(&self->sql, " ORDER BY ");
+    if (!by_id_only(self))
+        ab_buf_printf(&self->sql, "%s%s, ", self->sort->column, self->descending ? " DESC" : "");
+    ab_buf_str(&self->sql, self->spec->id);
+}
+
+/* Rows behind the last one. Nulls stand last in ascending order and first in descending order. */
+static void add_after(struct list *self)
+{
+    const char *id = self->spec->id;
+    if (!self->resumed)
+        return;
+    ab_buf_str(&self->sql, " AND ");
+    if (by_id_only(self)) {
+        ab_buf_printf(&self->sql, "%s > ", id);
+        add_int(self, self->after_id);
+        return;
+    }
+    const char *column = self->sort->column;
+    if (self->after.type == AB_DB_NULL) {
+        ab_buf_printf(&self->sql, "(%s IS NULL AND %s > ", column, id);
+        add_int(self, self->after_id);
+        ab_buf_printf(&self->sql, self->descending ? " OR %s IS NOT NULL)" : ")", column);
+        return;
+    }
+    ab_buf_printf(&self->sql, "(%s %s ", column, self->descending ? "<" : ">");
+    add_param(self, self->after, type_of(self, self->sort));
+    ab_buf_printf(&self->sql, " OR (%s = $%zu AND %s > ", column, self->n_params, id);
+    add_int(self, self->after_id);
+    ab_buf_str(&self->sql, ")");
+    if (!self->descending && self->sort->flags & AB_NULLABLE)
+        ab_buf_printf(&self->sql, " OR %s IS NULL", column);
+    ab_buf_str(&self->sql, ")");
+}
+
+/* ---- `next`: [rows left or nil, value, id] */
+
+static void pack_next(struct list *self, const PGresult *r, int row, int64_t left,
+                      struct ab_buf *out)
+{
+    ab_pack_array(out, 3);
+    if (left < 0)
+        ab_pack_nil(out);
+    else
+        ab_pack_int(out, left);
+    int col = ab_col(r, "abies_sort");
+    size_t n;
+    if (by_id_only(self) || ab_col_null(r, row, col)) {
+        ab_pack_nil(out);
+    } else if (self->sort->kind == AB_TIME) {
+        ab_pack_int(out, ab_col_time(r, row, col));
+    } else if (self->sort->kind == AB_I32 || self->sort->kind == AB_I64) {
+        ab_pack_int(out, ab_col_int(r, row, col));
+    } else if (self->sort->kind == AB_F64) {
+        ab_pack_real(out, ab_col_real(r, row, col));
+    } else {
+        const char *text = ab_col_text(r, row, col, &n);
+        ab_pack_strn(out, text, n);
+    }
+    ab_pack_int(out, ab_col_int(r, row, ab_col(r, "abies_id")));
+}
+
+static int read_value(struct list *self, struct ab_cursor *at)
+{
+    struct ab_db_value *v = &self->after;
+    const char *text;
+    size_t n;
+    if (ab_cursor_nil(at) == 1) {
+        v->type = AB_DB_NULL;
+        return 0;
+    }
+    if (by_id_only(self))
+        return -1;
+    switch (self->sort->kind) {
+    case AB_TIME:
+        v->type = AB_DB_TIME;
+        return ab_cursor_int(at, &v->i);
+    case AB_I32:
+    case AB_I64:
+        v->type = AB_DB_INT;
+        return ab_cursor_int(at, &v->i);
+    case AB_F64:
+        v->type = AB_DB_REAL;
+        return ab_cursor_real(at, &v->f);
+    default:
+        v->type = AB_DB_TEXT;
+        if (ab_cursor_str(at, &text, &n) < 0)
+            return -1;
+        v->p = text;
+        v->n = n;
+        return self->sort->kind == AB_ENUM && ab_enum_find(self->sort->enumeration, text, n) < 0
+                   ? -1
+                   : 0;
+    }
+}
+
+static int read_next(struct list *self, struct ab_error *err)
+{
+    const struct ab_bytes *next = &self->call->req->next;
+    struct ab_cursor at = ab_cursor(next->p, next->n);
+    uint32_t n;
+    int64_t left = -1;
+    if (next->n == 0)
+        return 0;
+    if (ab_cursor_array(&at, &n) < 0 || n != 3
+        || (ab_cursor_nil(&at) != 1 && (ab_cursor_int(&at, &left) < 0 || left < 0))
+        || read_value(self, &at) < 0 || ab_cursor_int(&at, &self->after_id) < 0)
+        return ab_fail(err, AB_EINVAL, "`next` is not what the page before had given");
+    self->resumed = true;
+    self->limit = left;
+    self->offset = 0;
+    return 0;
+}
+
+/* ---- running */
+
+static PGresult *query(struct list *self, struct ab_error *err)
+{
+    if (self->sql.failed) {
+        ab_fail(err, AB_EBUSY, "no memory for this list");
+        return NULL;
+    }
+    int64_t from = ab_now_us();
+    PGresult *r = ab_db_query(self->call->db, self->sql.data, self->params, self->types,
+                              self->n_params, self->call->arena, err);
+    self->call->worker->db_us += ab_now_us() - from;
+    return r;
+}
+
+static void add_page(struct list *self, int64_t rows)
+{
+    const struct ab_schema *out = self->spec->out;
+    ab_buf_str(&self->sql, "SELECT ");
+    for (int i = 0; i < out->n_fields; i++)
+        if (out->fields[i].flags & AB_OUT && out->fields[i].column)
+            ab_buf_printf(&self->sql, "%s AS \"%s\", ", out->fields[i].column, out->fields[i].name);
+    ab_buf_printf(&self->sql, "%s AS abies_sort, %s AS abies_id",
+                  by_id_only(self) ? "NULL" : self->sort->column, self->spec->id);
+    add_filters(self);
+    add_after(self);
+    add_order(self);
+    ab_buf_str(&self->sql, " LIMIT ");
+    add_int(self, rows);
+    if (self->offset > 0) {
+        ab_buf_str(&self->sql, " OFFSET ");
+        add_int(self, self->offset);
+    }
+}
+
+static void restart(struct list *self)
+{
+    ab_buf_clear(&self->sql);
+    self->n_params = 0;
+}
+
+/* The page as it grows; its rows are in call->reply. */
+struct page {
+    int64_t rows;
+    bool ended;         /* nothing is behind it, whatever the limit */
+    struct ab_buf next; /* empty: no further page */
+};
+
+/* Take as many of the rows as fit, of a statement that asked for `asked`. True: the page is full.
+ */
+static bool take_rows(struct list *self, const PGresult *r, int64_t asked, int64_t wanted,
+                      struct page *page)
+{
+    int there = PQntuples(r), n = reply_rows_until(self->call, self->spec->out, r, AB_PAGE_BYTES);
+    page->rows += n;
+    if (n == there && there < asked) {
+        page->ended = true;
+        return true;
+    }
+    if (n == there && page->rows < wanted && self->call->reply.len < AB_PAGE_BYTES)
+        return false;
+    int64_t left = self->limit < 0 ? -1 : self->limit - page->rows;
+    if (left != 0)
+        pack_next(self, r, n - 1, left, &page->next);
+    return true;
+}
+
+/* How many more rows fit, as far as one can tell from those that are there. */
+static int64_t rows_that_fit(const struct list *self, const struct page *page, int64_t wanted)
+{
+    int64_t used = (int64_t)self->call->reply.len, each = used / page->rows + 1;
+    int64_t fit = (AB_PAGE_BYTES - used) / each + 1;
+    return fit < wanted - page->rows ? fit : wanted - page->rows;
+}
+
+/* A small page is one statement. A large one is read through a cursor: some rows first, then as
+ * many more as their size allows, so that a page of very large rows does not fill the memory. */
+static int fetch_page(struct list *self, int64_t wanted, struct page *page, struct ab_error *err)
+{
+    bool cursor = wanted > FIRST_ROWS;
+    restart(self);
+    if (cursor)
+        ab_buf_str(&self->sql, "DECLARE abies_page NO SCROLL CURSOR FOR ");
+    add_page(self, wanted);
+    PGresult *r = query(self, err);
+    if (!r)
+        return -1;
+    if (!cursor) {
+        (void)take_rows(self, r, wanted, wanted, page);
+        return 0;
+    }
+    for (int64_t n = FIRST_ROWS;; n = rows_that_fit(self, page, wanted)) {
+        restart(self);
+        ab_buf_printf(&self->sql, "FETCH %" PRId64 " FROM abies_page", n);
+        if (!(r = query(self, err)))
+            return -1;
+        if (take_rows(self, r, n, wanted, page))
+            return 0;
+    }
+}
+
+/* ---- the exact total (data-layer.md 6) */
+
+static int count_rows(struct list *self, int64_t *total, struct ab_error *err)
+{
+    restart(self);
+    ab_buf_str(&self->sql, "SELECT count(*)");
+    self->resumed = false;
+    add_filters(self);
+    PGresult *r = query(self, err);
+    if (!r)
+        return -1;
+    *total = ab_col_int(r, 0, 0);
+    return 0;
+}
+
+static int find_total(struct list *self, const struct page *page, int64_t *total,
+                      struct ab_error *err)
+{
+    if (page->ended && (page->rows > 0 || self->offset == 0)) {
+        *total = self->offset + page->rows;
+        return 0;
+    }
+    if (self->spec->total) {
+        int rc = self->spec->total(self->call, self->query, total, err);
+        if (rc <= 0)
+            return rc;
+    }
+    return count_rows(self, total, err);
+}
+
+/* ---- the handler */
+
+static void open_list(struct list *self, struct ab_call *call, const struct ab_list_spec *spec)
+{
+    *self = (struct list){.call = call, .spec = spec, .query = call->req->query, .limit = -1};
+}
+
+/* The rows were packed alone, because what stands in front of them was not known yet. */
+static void wrap_reply(struct ab_call *call, const struct page *page, bool first, int64_t total)
+{
+    struct ab_buf rows = call->reply;
+    call->reply = (struct ab_buf){0};
+    ab_pack_map(&call->reply, first ? 3 : 2);
+    if (first) {
+        ab_pack_str(&call->reply, "count");
+        ab_pack_int(&call->reply, total);
+    }
+    ab_pack_str(&call->reply, "next");
+    if (page->next.len)
+        ab_buf_add(&call->reply, page->next.data, page->next.len);
+    else
+        ab_pack_nil(&call->reply);
+    ab_pack_str(&call->reply, "results");
+    ab_pack_array(&call->reply, (uint32_t)page->rows);
+    if (rows.len)
+        ab_buf_add(&call->reply, rows.data, rows.len);
+    call->reply.failed |= rows.failed | page->next.failed;
+    ab_buf_free(&rows);
+}
+
+static int run_list(struct list *self, struct page *page, struct ab_error *err)
+{
+    struct ab_call *call = self->call;
+    int64_t total = 0;
+    if (!self->spec->no_paging) {
+        self->limit = query_int(self, "limit", -1);
+        self->offset = query_int(self, "offset", 0);
+    }
+    read_order(self);
+    if (read_next(self, err) < 0 || !ab_run(call, &SQL_list_planner, err))
+        return -1;
+    bool first = !self->resumed;
+    int64_t wanted = self->limit < 0 || self->limit > AB_PAGE_ROWS ? AB_PAGE_ROWS : self->limit;
+    if (wanted > 0 && fetch_page(self, wanted, page, err) < 0)
+        return -1;
+    if (first && find_total(self, page, &total, err) < 0)
+        return -1;
+    wrap_reply(call, page, first, total);
+    return 0;
+}
+
+int ab_list_handler(struct ab_call *call, const struct ab_list_spec *spec, struct ab_error *err)
+{
+    struct list list;
+    struct page page = {0};
+    open_list(&list, call, spec);
+    int rc = run_list(&list, &page, err);
+    ab_buf_free(&list.sql);
+    ab_buf_free(&page.next);
+    return rc;
+}
+
+static PGresult *run_ids(struct list *self, size_t limit, struct ab_error *err)
+{
+    if (!ab_run(self->call, &SQL_list_planner, err))
+        return NULL;
+    ab_buf_printf(&self->sql, "SELECT %s", self->spec->id);
+    add_filters(self);
+    ab_buf_printf(&self->sql, " ORDER BY %s LIMIT ", self->spec->id);
+    add_int(self, (int64_t)limit);
+    PGresult *r = query(self, err);
+    /* what follows in this transaction are hot statements, with plans of their own kind */
+    return r && ab_run(self->call, &SQL_list_planner_back, err) ? r : NULL;
+}
+
+int ab_list_ids(struct ab_call *call, const struct ab_list_spec *spec, size_t limit,
+                struct ab_ids *out, struct ab_error *err)
+{
+    struct list list;
+    open_list(&list, call, spec);
+    PGresult *r = run_ids(&list, limit, err);
+    ab_buf_free(&list.sql);
+    if (!r)
+        return -1;
+    out->n = (size_t)PQntuples(r);
+    out->v = ab_alloc(call->arena, out->n + 1, sizeof(*out->v));
+    for (size_t i = 0; i < out->n; i++)
+        out->v[i] = ab_col_int(r, (int)i, 0);
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* request.h - the transaction around a call, and exactly once
+ *
+ * The key of a request is the digest of its Idempotency-Key, else its request id. The first
+ * statement of its transaction claims the key; whoever finds it taken answers what was answered
+ * before.
+ */
+#ifndef AB_SERVICE_REQUEST_H
+#define AB_SERVICE_REQUEST_H
+
+#include "skeleton.h"
+
+extern const struct ab_sql *const request_blocks[];
+
+/* Key and digest of the body, before anything else. */
+void request_identify(struct ab_worker *worker, const struct ask *ask);
+
+/* BEGIN, the limits of the deadline and, if the route mutates, the claim: one round trip.
+ * 0 go on, 1 this request was committed before: call->reply and status are what it answered, -1. */
+int request_begin(struct ab_call *call, struct ab_error *err);
+
+/* The reply is recorded (if the route mutates) and everything committed: one round trip. */
+int request_commit(struct ab_call *call, struct ab_error *err);
+
+/* Whatever state the connection is in; NULL-safe on a lost one. */
+void request_rollback(struct ab_call *call);
+
+#endif
