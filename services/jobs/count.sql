@@ -19,11 +19,6 @@ WHERE  owner_id = :owner_id AND site_id = :site_id
 GROUP  BY state HAVING sum(jobs) <> 0
 ORDER  BY state;
 
--- name: site_backlog_scan
-SELECT count(*) AS jobs, sum(num_nodes::float8 / node_packing_count) AS nodes
-FROM   jobs
-WHERE  site_id = :site_id AND session_id IS NULL AND state IN ('PREPROCESSED', 'RESTART_READY');
-
 -- name: fold_counts
 -- Once a second, in the one process that holds the timer's lock. Concurrent writers only add rows, so nothing is
 -- lost. What is a single row already is left alone, or an idle centre would write all its counts anew each second.
