@@ -1,0 +1,67 @@
+"""The workflow of the quickstart: through every process of the design, to a result that is checked."""
+import pytest
+
+from centre import Centre, temporary_folder, wait_for
+from workflow import Eigen
+
+
+@pytest.fixture(scope="module")
+def centre():
+    with Centre(temporary_folder("flow"), replicas={"jobs": 2}) as centre:
+        yield centre
+
+
+@pytest.fixture(scope="module")
+def site(centre):
+    return centre.site("flow")
+
+
+def test_a_hundred_matrices_end_correct(site):
+    flow = Eigen(site, frames=100, order=60)
+    flow.submit()
+    site.allocate(minutes=10)
+    flow.wait()
+
+
+def test_a_finished_job_has_the_whole_history_and_its_output(centre, site):
+    flow = Eigen(site, frames=1, order=10)
+    flow.submit()
+    site.allocate(minutes=10)
+    flow.wait()
+    job = centre.get(f"/jobs/{flow.ids[0]}")
+    assert job["state"] == "JOB_FINISHED" and job["return_code"] == 0 and job["batch_job_id"]
+    events = centre.get(f"/events/?job_id={flow.ids[0]}&ordering=timestamp")["results"]
+    assert [e["to_state"] for e in events] == ["READY", "STAGED_IN", "PREPROCESSED", "RUNNING", "RUN_DONE", "POSTPROCESSED", "JOB_FINISHED"]
+    assert [e["from_state"] for e in events][1:] == [e["to_state"] for e in events][:-1]
+    assert "num_nodes" in events[3]["data"]
+    out = (site.path / "data" / job["workdir"] / "job.out").read_text()
+    assert "10 eigenvalues" in out
+
+
+def test_an_mpi_program_runs_in_mpi_mode(centre, site):
+    app = site.example("mpi", "pi")
+    job = centre.post("/jobs/", [{"app_id": app, "workdir": "pi", "ranks_per_node": 2, "parameters": {"intervals": 10000}}])[0]["id"]
+    site.allocate(minutes=5, mode="mpi")
+    wait_for(lambda: centre.get(f"/jobs/{job}")["state"] in ("JOB_FINISHED", "FAILED"), 90, "the MPI job")
+    assert centre.get(f"/jobs/{job}")["state"] == "JOB_FINISHED"
+    assert ", 2 ranks" in (site.path / "data" / "pi" / "job.out").read_text()
+
+
+def test_a_failing_program_ends_failed_with_its_last_words(centre, site):
+    app = site.app("crash", "name: crash\ncommand: sh -c 'echo about to fail; exit 7'\n")
+    job = centre.post("/jobs/", [{"app_id": app, "workdir": "crash"}])[0]["id"]
+    site.allocate(minutes=5)
+    wait_for(lambda: centre.get(f"/jobs/{job}")["state"] == "FAILED", 60, "the failing job")
+    assert centre.get(f"/jobs/{job}")["return_code"] == 7
+    error = centre.get(f"/events/?job_id={job}&to_state=RUN_ERROR")["results"][0]["data"]
+    assert error["returncode"] == 7 and "about to fail" in error["error"]
+
+
+def test_parameters_never_become_syntax(centre, site):
+    app = site.app("say", "name: say\ncommand: echo {{text}}\nparameters:\n  text: {type: string}\n")
+    evil = "a b; touch pwned $(touch pwned) `touch pwned` 'x' \"y\" | cat > pwned"
+    job = centre.post("/jobs/", [{"app_id": app, "workdir": "say", "parameters": {"text": evil}}])[0]["id"]
+    site.allocate(minutes=5)
+    wait_for(lambda: centre.get(f"/jobs/{job}")["state"] in ("JOB_FINISHED", "FAILED"), 60, "the job")
+    assert (site.path / "data" / "say" / "job.out").read_text() == evil + "\n"
+    assert not list(site.path.rglob("pwned"))
