@@ -34,6 +34,12 @@
 /* The sanitizers' view of stacks does not cover the child's. */
 #define PLAIN __attribute__((no_sanitize("address", "undefined", "thread")))
 
+/* Written by a child that could not exec. */
+struct report {
+    const char *step;
+    int number;
+};
+
 /* What the child needs, ready made. */
 struct start {
     const struct ab_spawn *what;
@@ -41,14 +47,13 @@ struct start {
     cpu_set_t *cpus;
     size_t cpus_size;
     pid_t parent;
-    const char *failed_step; /* written by the child */
-    int failed_errno;
+    struct report *report;
 };
 
 PLAIN static int fail_in_child(struct start *s, const char *step)
 {
-    s->failed_step = step;
-    s->failed_errno = errno;
+    s->report->step = step;
+    s->report->number = errno;
     _exit(127);
 }
 
@@ -164,37 +169,70 @@ static const char *remedy(int number)
     }
 }
 
+#if defined(__SANITIZE_THREAD__)
+#define HAVE_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAVE_TSAN 1
+#endif
+#endif
+
+/* The parent goes on when the child has exec'ed or ended. `stack` is the child's, with the report
+ * at its low end. The thread sanitizer cannot follow a child in our memory: there it gets a copy.
+ */
+#ifdef HAVE_TSAN
+#define STACK_SHARING MAP_SHARED
+static int start_child(struct start *s, char *stack)
+{
+    (void)stack;
+    int child = (int)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, NULL);
+    return child == 0 ? child_main(s) : child;
+}
+#else
+#define STACK_SHARING MAP_PRIVATE
+static int start_child(struct start *s, char *stack)
+{
+    return clone(child_main, stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, s);
+}
+#endif
+
+static int fail_to_start(const struct start *s, struct ab_error *err)
+{
+    bool is_cwd = strcmp(s->report->step, "enter working folder") == 0;
+    errno = s->report->number;
+    ab_fail_errno(err, errno == ENOENT ? AB_ENOENT : AB_EINTERNAL, "cannot start `%.200s`: %s%s%s",
+                  s->path, s->report->step, is_cwd ? " " : "", is_cwd ? s->what->cwd : "");
+    if (err)
+        strncat(err->text, remedy(errno), sizeof(err->text) - strlen(err->text) - 1);
+    return -1;
+}
+
 static int clone_and_exec(struct start *s, pid_t *pid, struct ab_error *err)
 {
-    void *stack = mmap(NULL, CHILD_STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+    char *stack = mmap(NULL, CHILD_STACK, PROT_READ | PROT_WRITE,
+                       STACK_SHARING | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
     if (stack == MAP_FAILED)
         return ab_fail_errno(err, AB_EINTERNAL, "no memory for a child's stack");
+    s->report = (struct report *)stack;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int child = clone(child_main, (char *)stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, s);
-    int number = errno;
+    int child = start_child(s, stack);
+    int number = errno, rc = 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    munmap(stack, CHILD_STACK);
     if (child < 0) {
         errno = number;
-        return ab_fail_errno(err, AB_EINTERNAL, "cannot start a process for `%s`", s->path);
-    }
-    if (s->failed_step) {
+        rc = ab_fail_errno(err, AB_EINTERNAL, "cannot start a process for `%s`", s->path);
+    } else if (s->report->step) {
         (void)waitpid(child, NULL, 0);
-        errno = s->failed_errno;
-        bool is_cwd = strcmp(s->failed_step, "enter working folder") == 0;
-        ab_fail_errno(err, s->failed_errno == ENOENT ? AB_ENOENT : AB_EINTERNAL,
-                      "cannot start `%.200s`: %s%s%s", s->path, s->failed_step, is_cwd ? " " : "",
-                      is_cwd ? s->what->cwd : "");
-        if (err)
-            strncat(err->text, remedy(s->failed_errno), sizeof(err->text) - strlen(err->text) - 1);
-        errno = s->failed_errno;
-        return -1;
+        rc = fail_to_start(s, err);
+    } else {
+        *pid = child;
     }
-    *pid = child;
-    return 0;
+    number = errno;
+    munmap(stack, CHILD_STACK);
+    errno = number;
+    return rc;
 }
 
 int ab_spawn(const struct ab_spawn *what, pid_t *pid, struct ab_error *err)
