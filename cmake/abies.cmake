@@ -4,7 +4,7 @@
 #       static library ab_NAME. Its headers are seen as "NAME/x.h" by whoever links it, and by nobody else.
 #   ab_program(NAME  SOURCES main.c  [SQL a.sql]  [LINK service]  [EXTERNAL ...]  [LIBEXEC])
 #       executable NAME, in bin/ (or libexec/abies/ with LIBEXEC), in the build tree as after install.
-#   ab_test(NAME     SOURCES test_x.c  [LINK base]  [EXTERNAL ...]  [LABEL unit])
+#   ab_test(NAME     SOURCES test_x.c  [SQL x.sql]  [LINK base]  [EXTERNAL ...]  [LABEL unit])
 #       cmocka program, run by ctest under its label.
 include_guard()
 find_package(PkgConfig REQUIRED)
@@ -116,6 +116,7 @@ function(ab_test name)
         set(ARG_LABEL unit)
     endif()
     add_executable(${name} ${ARG_SOURCES})
+    ab__sql(${name} ${ARG_SQL})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
     target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/lib")
     target_link_libraries(${name} PRIVATE ${ARG_LINK} ${ARG_EXTERNAL} PkgConfig::cmocka Threads::Threads m)

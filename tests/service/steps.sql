@@ -1,0 +1,13 @@
+-- steps.sql - statements of test_pipeline
+
+-- name: echo_number
+SELECT :n::bigint AS n;
+
+-- name: echo_text
+SELECT :text::text AS text;
+
+-- name: divide
+SELECT 10 / :n::int AS n;
+
+-- name: keep
+INSERT INTO login_states (state, expires) VALUES (:state, now());

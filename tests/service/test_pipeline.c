@@ -1,0 +1,150 @@
+/* test_pipeline.c - several statements in one round trip */
+#include "base/cleanup.h"
+#include "db/db.h"
+#include "pg.h"
+#include "steps.sql.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static ab_db_t *db;
+static ab_arena_t *arena;
+
+static struct ab_db_step step(const struct ab_sql *sql, const char *name, struct ab_db_value value)
+{
+    struct ab_db_param *param = ab_alloc(arena, 1, sizeof(*param));
+    *param = (struct ab_db_param){name, value};
+    return (struct ab_db_step){.sql = sql, .params = param, .n = 1};
+}
+
+static struct ab_db_step number(const struct ab_sql *sql, int64_t n)
+{
+    return step(sql, "n", (struct ab_db_value){.type = AB_DB_INT, .i = n});
+}
+
+static struct ab_db_step keep(const char *text)
+{
+    return step(&SQL_keep, "state",
+                (struct ab_db_value){.type = AB_DB_TEXT, .p = text, .n = strlen(text)});
+}
+
+static void results_come_in_the_order_of_the_steps(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    struct ab_db_step steps[200]; /* more than one chunk */
+    for (int i = 0; i < 200; i++)
+        steps[i] = number(&SQL_echo_number, i);
+    assert_int_equal(ab_db_pipeline(db, steps, 200, arena, &err), 0);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(ab_col_int(steps[i].result, 0, 0), i);
+    assert_int_equal(ab_db_pipeline(db, steps, 0, arena, &err), 0);
+}
+
+static void large_parameters_and_results_do_not_block_each_other(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    size_t n = 3 << 20;
+    char *text = ab_alloc(arena, n, 1);
+    memset(text, 'x', n);
+    struct ab_db_step steps[8];
+    for (int i = 0; i < 8; i++)
+        steps[i] = step(&SQL_echo_text, "text",
+                        (struct ab_db_value){.type = AB_DB_TEXT, .p = text, .n = n});
+    assert_int_equal(ab_db_pipeline(db, steps, 8, arena, &err), 0);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(PQgetlength(steps[i].result, 0, 0), n);
+}
+
+static void the_first_failure_is_the_error_and_nothing_of_it_stays(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    struct ab_db_step steps[] = {keep("a"), number(&SQL_divide, 0), keep("b"),
+                                 number(&SQL_divide, 0)};
+    pg_exec(db, "BEGIN");
+    assert_int_equal(ab_db_pipeline(db, steps, 4, arena, &err), -1);
+    assert_int_equal(err.code, AB_EINVAL);
+    assert_non_null(strstr(err.text, "division by zero"));
+    assert_non_null(steps[0].result);
+    assert_null(steps[1].result);
+    assert_null(steps[2].result);
+    pg_exec(db, "ROLLBACK");
+    assert_int_equal(pg_int(db, "SELECT count(*) FROM login_states"), 0);
+}
+
+static void a_failure_in_one_chunk_keeps_the_next_from_running(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    struct ab_db_step steps[100];
+    for (int i = 0; i < 100; i++)
+        steps[i] = i == 10 ? number(&SQL_divide, 0) : number(&SQL_echo_number, i);
+    steps[99] = keep("late"); /* outside of a transaction it would stay */
+    assert_int_equal(ab_db_pipeline(db, steps, 100, arena, &err), -1);
+    assert_null(steps[99].result);
+    assert_int_equal(pg_int(db, "SELECT count(*) FROM login_states"), 0);
+}
+
+static void a_step_without_its_parameter_fails_and_the_connection_lives(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    struct ab_db_step steps[] = {number(&SQL_echo_number, 1), {.sql = &SQL_echo_number}};
+    assert_int_equal(ab_db_pipeline(db, steps, 2, arena, &err), -1);
+    assert_int_equal(err.code, AB_EINTERNAL);
+    assert_non_null(strstr(err.text, ":n was not given"));
+    assert_int_equal(pg_int(db, "SELECT 5"), 5);
+}
+
+static void a_connection_lost_in_a_pipeline_is_gone(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    AB_AUTO(ab_db_close) ab_db_t *other = pg_open();
+    int64_t pid = pg_int(db, "SELECT pg_backend_pid()");
+    assert_int_equal(pg_int(other, "SELECT pg_terminate_backend(%d, 5000)::int", (int)pid), 1);
+    struct ab_db_step steps[] = {number(&SQL_echo_number, 1), number(&SQL_echo_number, 2)};
+    assert_int_equal(ab_db_pipeline(db, steps, 2, arena, &err), -1);
+    assert_int_equal(err.code, AB_EBUSY);
+    assert_string_equal(err.kind, "db_gone");
+    assert_int_equal(ab_db_ensure(db, &err), 0);
+    assert_int_equal(ab_db_pipeline(db, steps, 2, arena, &err), 0);
+    assert_int_equal(ab_col_int(steps[1].result, 0, 0), 2);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    const struct ab_sql *const *const lists[] = {steps_sql, NULL};
+    db = pg_open();
+    arena = ab_arena_new();
+    return ab_db_prepare(db, lists, &err);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    ab_arena_destroy(&arena);
+    ab_db_close(&db);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_come_in_the_order_of_the_steps),
+        cmocka_unit_test(large_parameters_and_results_do_not_block_each_other),
+        cmocka_unit_test(the_first_failure_is_the_error_and_nothing_of_it_stays),
+        cmocka_unit_test(a_failure_in_one_chunk_keeps_the_next_from_running),
+        cmocka_unit_test(a_step_without_its_parameter_fails_and_the_connection_lives),
+        cmocka_unit_test(a_connection_lost_in_a_pipeline_is_gone),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
