@@ -159,6 +159,7 @@ static int attempt(struct ab_call *call, ab_handler_f *handler, struct ab_error 
         rc = request_commit(call, err);
     if (rc < 0) {
         request_rollback(call);
+        call->worker->hints = NULL;
         return -1;
     }
     (void)has_fault(call, "after_commit"); /* kill and stop: the reply is lost */
@@ -260,7 +261,7 @@ static void fail_call(struct ab_call *call, const char *verb, struct ab_error *e
     call->status = err->code;
     call->events = false;
     call->event_owners = (struct ab_ids){0};
-    call->worker->hints = NULL;
+    /* hints of a verb without a transaction stay: what they tell has happened */
     ab_bus_error_pack(&call->reply, err);
 }
 

@@ -53,7 +53,9 @@ GRANT UPDATE (state, task_id, transfer_info) ON transfer_items TO abies_transfer
 GRANT UPDATE (state, session_id, last_update, open_in, open_out, open_parents) ON jobs TO abies_transfers;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON users, device_attempts, login_states TO abies_auth;
--- (further tables of auth: below this line)
+GRANT SELECT, INSERT, UPDATE, DELETE ON tokens, refresh_tokens, revoked_tokens, login_attempts TO abies_auth;
+GRANT SELECT, INSERT, UPDATE ON signing_keys TO abies_auth;
+GRANT SELECT (id, owner_id) ON sites TO abies_auth;                 -- whose site is a site token for?
 
 GRANT SELECT ON sites, apps, batch_jobs, sessions, jobs, job_specs, job_parents, transfer_items, events, job_counts TO abies_report;
 ALTER ROLE abies_report SET default_transaction_read_only = on;

@@ -1,0 +1,100 @@
+/* renew.c - exchanging a refresh token for the next one
+ *
+ * A refresh token works once. If it comes again, either its reply got lost and the same client
+ * repeats itself, or two parties have it. The successor is derived from the token, so a repetition
+ * within a few seconds, while the successor is unused, gets the very same answer; any other ends
+ * the whole family.
+ */
+#include "token.h"
+
+#include "base/log.h"
+#include "base/rand.h"
+#include "key.h"
+#include "token.sql.h"
+#include <inttypes.h>
+#include <string.h>
+
+static int refuse(struct ab_call *call, struct ab_error *err)
+{
+    call->hold_ms = ab_conf_ms(call->conf, "login_hold");
+    return ab_fail_kind(err, AB_EAUTH, "bad_refresh",
+                        "this refresh token is unknown, expired, or was used before: log in again");
+}
+
+static int read_owner(struct ab_call *call, const PGresult *r, struct token_owner *out,
+                      struct ab_error *err)
+{
+    size_t len;
+    int site = ab_col(r, "site_id");
+    out->user = ab_col_int(r, 0, ab_col(r, "owner_id"));
+    const char *text = ab_col_text(r, 0, ab_col(r, "username"), &len);
+    out->username = ab_strndup(call->arena, text, len);
+    out->site = ab_col_null(r, 0, site) ? 0 : ab_col_int(r, 0, site);
+    text = ab_col_text(r, 0, ab_col(r, "scope"), &len);
+    out->scope = ab_enum_find(&ab_enum_token_scope, text, len);
+    if (out->scope < 0)
+        return ab_fail(err, AB_EINTERNAL, "a token has the unknown scope `%.*s`", (int)len, text);
+    return 0;
+}
+
+/* The answer that got lost, once more. */
+static int answer_again(struct ab_call *call, const PGresult *r, const char *next,
+                        struct ab_error *err)
+{
+    struct token_owner owner;
+    struct token_access access;
+    size_t len;
+    const void *jti = ab_col_bytes(r, 0, ab_col(r, "jti"), &len);
+    if (len != sizeof(access.jti))
+        return ab_fail(err, AB_EINTERNAL, "a refresh token is damaged");
+    memcpy(access.jti, jti, sizeof(access.jti));
+    access.ends_us = ab_col_time(r, 0, ab_col(r, "access_ends"));
+    if (read_owner(call, r, &owner, err) < 0 || token_sign(&owner, &access, err) < 0)
+        return -1;
+    token_reply(call, &access, next);
+    return 0;
+}
+
+static int used_before(struct ab_call *call, const char *next, struct ab_error *err)
+{
+    ab_bind_text(call, "grace",
+                 ab_printf(call->arena, "%" PRId64 " ms", ab_conf_ms(call->conf, "refresh_grace")));
+    PGresult *r = ab_run(call, &SQL_token_used, err);
+    if (!r)
+        return -1;
+    if (PQntuples(r) == 0)
+        return refuse(call, err);
+    if (ab_col_bool(r, 0, ab_col(r, "again")))
+        return answer_again(call, r, next, err);
+    int64_t token = ab_col_int(r, 0, ab_col(r, "token_id")),
+            owner = ab_col_int(r, 0, ab_col(r, "owner_id"));
+    if (token_end(call, token, owner, err) < 0)
+        return -1;
+    ab_log(AB_WARN, "token.reused", AB_KV("token", token), AB_KV("owner", owner));
+    return refuse(call, err);
+}
+
+int token_refresh(struct ab_call *call, struct ab_error *err)
+{
+    const struct token_refresh *in = call->req->body.v;
+    char next[AB_SECRET_TEXT_MAX];
+    struct token_owner owner;
+    struct token_access access;
+    key_derive(in->refresh_token, next);
+    token_bind_hash(call, "hash", in->refresh_token);
+    token_bind_hash(call, "next_hash", next);
+
+    /* The row is written before the token is signed, so that no token is out that cannot be
+     * revoked. */
+    token_new_id(call, "short_token_ttl", &access);
+    token_bind(call, &access);
+    PGresult *r = ab_run(call, &SQL_token_exchange, err);
+    if (!r)
+        return -1;
+    if (PQntuples(r) == 0)
+        return used_before(call, next, err);
+    if (read_owner(call, r, &owner, err) < 0 || token_sign(&owner, &access, err) < 0)
+        return -1;
+    token_reply(call, &access, next);
+    return 0;
+}

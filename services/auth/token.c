@@ -1,0 +1,251 @@
+/* token.c - access tokens are signed and forgotten; what renews them is a row */
+#include "token.h"
+
+#include "base/clock.h"
+#include "base/rand.h"
+#include "key.h"
+#include "schema/pack.h"
+#include "token.sql.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static unsigned scopes_of(int scope)
+{
+    static const unsigned bits[] = {[AB_TOKEN_USER] = AB_SCOPE_USER,
+                                    [AB_TOKEN_SITE] = AB_SCOPE_SITE,
+                                    [AB_TOKEN_READ] = AB_SCOPE_READ};
+    return bits[scope];
+}
+
+static const char *scope_name(int scope)
+{
+    return ab_enum_token_scope.names[scope];
+}
+
+/* ---- access tokens */
+
+int token_sign(const struct token_owner *owner, struct token_access *out, struct ab_error *err)
+{
+    struct ab_token token = {.user = owner->user,
+                             .scopes = scopes_of(owner->scope),
+                             .site = owner->site,
+                             .iat = ab_utc_us() / 1000000,
+                             .exp = out->ends_us / 1000000};
+    size_t len = strlen(owner->username);
+    if (len >= sizeof(token.username))
+        return ab_fail(err, AB_EINTERNAL, "the name of user %" PRId64 " is too long", owner->user);
+    memcpy(token.username, owner->username, len + 1);
+    ab_uuid_text(out->jti, token.jti);
+    return key_sign(&token, out->text, err);
+}
+
+void token_new_id(struct ab_call *call, const char *life, struct token_access *out)
+{
+    int64_t ends_ms = ab_utc_us() / 1000 + ab_conf_ms(call->conf, life);
+    out->ends_us = ends_ms / 1000 * 1000000;
+    ab_uuid7(out->jti);
+}
+
+int token_make(struct ab_call *call, const struct token_owner *owner, const char *life,
+               struct token_access *out, struct ab_error *err)
+{
+    token_new_id(call, life, out);
+    return token_sign(owner, out, err);
+}
+
+void token_bind(struct ab_call *call, const struct token_access *access)
+{
+    ab_bind_value(call, "jti", (struct ab_db_value){.type = AB_DB_UUID, .p = access->jti, .n = 16});
+    ab_bind_time(call, "access_ends", access->ends_us);
+    ab_bind_text(call, "refresh_life",
+                 ab_printf(call->arena, "%" PRId64 " ms", ab_conf_ms(call->conf, "refresh_ttl")));
+}
+
+void token_bind_hash(struct ab_call *call, const char *param, const char *refresh)
+{
+    uint8_t *hash = ab_alloc(call->arena, 32, 1);
+    ab_hash(refresh, strlen(refresh), hash, 32);
+    ab_bind_bytes(call, param, hash, 32);
+}
+
+/* ---- log in */
+
+void token_reply(struct ab_call *call, const struct token_access *access, const char *refresh)
+{
+    struct ab_buf *out = &call->reply;
+    ab_pack_map(out, refresh ? 4 : 3);
+    ab_pack_str(out, "access_token");
+    ab_pack_str(out, access->text);
+    ab_pack_str(out, "token_type");
+    ab_pack_str(out, "bearer");
+    ab_pack_str(out, "expiration");
+    ab_pack_time(out, access->ends_us, false);
+    if (refresh) {
+        ab_pack_str(out, "refresh_token");
+        ab_pack_str(out, refresh);
+    }
+}
+
+int token_login(struct ab_call *call, const struct token_owner *owner, struct ab_error *err)
+{
+    struct token_access access;
+    if (token_make(call, owner, "token_ttl", &access, err) < 0)
+        return -1;
+    token_reply(call, &access, NULL);
+    return 0;
+}
+
+/* The row of `tokens`, with its first refresh token. */
+static PGresult *add(struct ab_call *call, const struct token_owner *owner, const char *name,
+                     const struct token_access *access, char refresh[AB_SECRET_TEXT_MAX],
+                     struct ab_error *err)
+{
+    ab_secret_text(refresh);
+    ab_bind_int(call, "user_id", owner->user);
+    if (owner->site)
+        ab_bind_int(call, "site", owner->site);
+    else
+        ab_bind_null(call, "site");
+    ab_bind_text(call, "token_name", name);
+    ab_bind_text(call, "scope_name", scope_name(owner->scope));
+    token_bind(call, access);
+    token_bind_hash(call, "hash", refresh);
+    return ab_run(call, &SQL_token_add, err);
+}
+
+int token_login_renewable(struct ab_call *call, const struct token_owner *owner,
+                          struct ab_error *err)
+{
+    struct token_access access;
+    char refresh[AB_SECRET_TEXT_MAX];
+    if (token_make(call, owner, "short_token_ttl", &access, err) < 0
+        || !add(call, owner, "login", &access, refresh, err))
+        return -1;
+    token_reply(call, &access, refresh);
+    return 0;
+}
+
+/* ---- further tokens */
+
+static int check_site(struct ab_call *call, const struct token_create *in, struct ab_error *err)
+{
+    if ((in->scope == AB_TOKEN_SITE) != (in->site_id != 0))
+        return ab_fail(err, AB_EINVAL,
+                       "a token of scope `site` names its `site_id`, the others have none");
+    if (!in->site_id)
+        return 0;
+    ab_bind_int(call, "site", in->site_id);
+    PGresult *r = ab_run(call, &SQL_token_site, err);
+    if (!r)
+        return -1;
+    if (PQntuples(r) == 0)
+        return ab_fail(err, AB_ENOENT, "site %" PRId64 " is not there, or not yours", in->site_id);
+    return 0;
+}
+
+/* The row as its list shows it, and what is shown this once. */
+static void reply_created(struct ab_call *call, const PGresult *r,
+                          const struct token_access *access, const char *refresh)
+{
+    struct token token = {.has = 0};
+    size_t len;
+    token.id = ab_col_int(r, 0, ab_col(r, "id"));
+    token.name = ab_col_text(r, 0, ab_col(r, "name"), &len);
+    token.name = ab_strndup(call->arena, token.name, len);
+    const char *scope = ab_col_text(r, 0, ab_col(r, "scope"), &len);
+    token.scope = ab_enum_find(&ab_enum_token_scope, scope, len);
+    token.created = ab_col_time(r, 0, ab_col(r, "created"));
+    token.expiration = access->ends_us;
+    token.access_token = access->text;
+    token.refresh_token = refresh;
+    AB_SET(token, &token, id);
+    AB_SET(token, &token, name);
+    AB_SET(token, &token, scope);
+    AB_SET(token, &token, created);
+    AB_SET(token, &token, expiration);
+    AB_SET(token, &token, access_token);
+    AB_SET(token, &token, refresh_token);
+    int site = ab_col(r, "site_id");
+    if (!ab_col_null(r, 0, site)) {
+        token.site_id = ab_col_int(r, 0, site);
+        AB_SET(token, &token, site_id);
+    }
+    ab_pack_item(&call->reply, &ab_schema_token, AB_OUT, &token);
+}
+
+int token_create(struct ab_call *call, struct ab_error *err)
+{
+    const struct token_create *in = call->req->body.v;
+    struct token_owner owner = {.user = call->owner_id,
+                                .username = call->username ? call->username : "",
+                                .scope = in->scope,
+                                .site = in->site_id};
+    struct token_access access;
+    char refresh[AB_SECRET_TEXT_MAX];
+    if (check_site(call, in, err) < 0
+        || token_make(call, &owner, "short_token_ttl", &access, err) < 0)
+        return -1;
+    PGresult *r = add(call, &owner, in->name, &access, refresh, err);
+    if (!r)
+        return -1;
+    reply_created(call, r, &access, refresh);
+    return 0;
+}
+
+int token_list(struct ab_call *call, struct ab_error *err)
+{
+    PGresult *r = ab_run(call, &SQL_token_rows, err);
+    if (!r)
+        return -1;
+    ab_reply_rows(call, &ab_schema_token, r);
+    return 0;
+}
+
+/* ---- ending them */
+
+int token_end(struct ab_call *call, int64_t token_id, int64_t owner_id, struct ab_error *err)
+{
+    ab_bind_int(call, "token_id", token_id);
+    ab_bind_int(call, "token_owner", owner_id);
+    PGresult *r = ab_run(call, &SQL_token_revoke, err);
+    if (!r)
+        return -1;
+    int jti = ab_col(r, "jti"), expires = ab_col(r, "expires");
+    for (int row = 0; row < PQntuples(r); row++) {
+        char text[AB_UUID_TEXT];
+        if (ab_col_uuid(r, row, jti, text))
+            ab_hint_revoked(call, text, ab_col_int(r, row, expires));
+    }
+    return ab_col_int(r, 0, ab_col(r, "gone")) > 0;
+}
+
+int token_delete(struct ab_call *call, struct ab_error *err)
+{
+    int rc = token_end(call, call->req->id, call->owner_id, err);
+    return rc == 0 ? ab_not_found(call, err) : rc < 0 ? -1 : 0;
+}
+
+int token_revoked(struct ab_call *call, struct ab_error *err)
+{
+    PGresult *r = ab_run(call, &SQL_token_ended, err);
+    if (!r)
+        return -1;
+    ab_pack_array(&call->reply, (uint32_t)PQntuples(r));
+    for (int row = 0; row < PQntuples(r); row++) {
+        size_t len;
+        const char *jti = ab_col_text(r, row, 0, &len);
+        ab_pack_map(&call->reply, 2);
+        ab_pack_str(&call->reply, "jti");
+        ab_pack_strn(&call->reply, jti, len);
+        ab_pack_str(&call->reply, "expires");
+        ab_pack_int(&call->reply, ab_col_int(r, row, 1));
+    }
+    return 0;
+}
+
+int token_forget(struct ab_call *call, struct ab_error *err)
+{
+    PGresult *r = ab_run(call, &SQL_token_forget, err);
+    return !r ? -1 : ab_col_int(r, 0, 0) >= 1000;
+}

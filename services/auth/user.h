@@ -1,0 +1,17 @@
+/* user.h - registering, logging in, "who am I" */
+#ifndef AB_AUTH_USER_H
+#define AB_AUTH_USER_H
+
+#include "service/service.h"
+
+/* The setting login_methods knows these names only. */
+int user_check_methods(const ab_conf_t *conf, struct ab_error *err);
+
+int user_how(struct ab_call *call, struct ab_error *err);
+int user_register_hash(struct ab_call *call,
+                       struct ab_error *err); /* in front of the transaction */
+int user_register(struct ab_call *call, struct ab_error *err);
+int user_login(struct ab_call *call, struct ab_error *err);
+int user_me(struct ab_call *call, struct ab_error *err);
+
+#endif
