@@ -94,12 +94,12 @@ static void gateway_add(ab_replica_t *self, const char *endpoint)
     zsock_set_immediate(g->dealer, 1);
     if (self->cert)
         ab_socket_use_curve(g->dealer, self->cert, self->server_key);
-    if (zmq_connect(g->socket, g->endpoint) < 0) {
+    if (ab_socket_connect(g->dealer, g->endpoint) < 0) {
         ab_log(AB_WARN, "bus.connect.failed", AB_KV("gateway", g->endpoint),
                AB_KV("error", zmq_strerror(errno)));
         return;
     }
-    (void)zmq_connect(zsock_resolve(self->pub), g->hint_endpoint);
+    (void)ab_socket_connect(self->pub, g->hint_endpoint);
     self->gateways[self->n_gateways++] = AB_TAKE(g);
 }
 
@@ -258,11 +258,12 @@ static int queue_limit(const ab_replica_t *self)
 static void refuse_task(ab_replica_t *self, ab_task_t **task_p)
 {
     ab_task_t *task = *task_p;
-    struct ab_error err = {.retry_sec = 1};
+    struct ab_error err = {0};
     struct ab_buf body = {0};
 
     (void)ab_fail(&err, AB_EBUSY, "replica %s has more requests than it can take; try again",
                   self->instance);
+    err.retry_sec = 1;
     ab_bus_error_pack(&body, &err);
     task->status = AB_EBUSY;
     zmq_msg_close(&task->reply);

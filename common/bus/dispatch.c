@@ -175,12 +175,13 @@ static void fail_named(ab_dispatch_t *self, struct ab_pending *r, int status, co
 
 static void call_done(const struct ab_pending *r)
 {
-    struct ab_error err = {.retry_sec = r->status == AB_EBUSY ? 1 : 0};
+    struct ab_error err = {0};
     struct ab_buf body = {0};
 
     if (!r->done)
         return;
     (void)ab_fail(&err, r->status, "%s", r->reason);
+    err.retry_sec = r->status == AB_EBUSY;
     ab_bus_error_pack(&body, &err);
     r->done(r->arg, r->status, body.data, body.len);
     ab_buf_free(&body);

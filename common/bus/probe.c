@@ -26,7 +26,7 @@ static void connectable(const char *endpoint, char *out, size_t size)
         snprintf(out, size, "%s", endpoint);
 }
 
-ab_probe_t *ab_probe_new(const char *endpoint, const char *server_key)
+ab_probe_t *ab_probe_new(int type, const char *endpoint, const char *server_key)
 {
     static atomic_uint count;
     char to[512], name[64];
@@ -40,7 +40,7 @@ ab_probe_t *ab_probe_new(const char *endpoint, const char *server_key)
     }
     snprintf(name, sizeof(name), "inproc://abies-probe-%u", atomic_fetch_add(&count, 1));
     connectable(endpoint, to, sizeof(to));
-    self->stranger = ab_socket_new(ZMQ_DEALER);
+    self->stranger = ab_socket_new(type == ZMQ_SUB ? ZMQ_PUB : ZMQ_DEALER);
     zsock_set_linger(self->stranger, 0);
     zsock_set_immediate(self->stranger, 1);
     zsock_set_reconnect_ivl(self->stranger, 200);
@@ -52,7 +52,7 @@ ab_probe_t *ab_probe_new(const char *endpoint, const char *server_key)
                            ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
             < 0
         || zmq_connect(zsock_resolve(self->monitor), name) < 0
-        || zmq_connect(zsock_resolve(self->stranger), to) < 0) {
+        || ab_socket_connect(self->stranger, to) < 0) {
         ab_probe_destroy(&self);
         return NULL;
     }
@@ -96,7 +96,7 @@ int ab_probe_prove(zsock_t *sock, const char *server_key, struct ab_error *err)
 
     if (ab_socket_bind(sock, "tcp://127.0.0.1:*", &endpoint, err) < 0)
         return -1;
-    ab_probe_t *probe = ab_probe_new(endpoint, server_key);
+    ab_probe_t *probe = ab_probe_new(zsock_type(sock), endpoint, server_key);
     int64_t until = ab_now_ms() + PROVE_MS;
     enum ab_probe_result result = AB_PROBE_WAITING;
     while (probe && (result = ab_probe_check(probe)) == AB_PROBE_WAITING && ab_now_ms() < until) {

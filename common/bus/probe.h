@@ -17,7 +17,9 @@ enum ab_probe_result {
     AB_PROBE_LET_IN,  /* the door is open */
 };
 
-ab_probe_t *ab_probe_new(const char *endpoint, const char *server_key);
+/* `type` of the socket that listens: a peer that does not fit it is turned away before its key is
+ * looked at. */
+ab_probe_t *ab_probe_new(int type, const char *endpoint, const char *server_key);
 void ab_probe_destroy(ab_probe_t **self);
 enum ab_probe_result ab_probe_check(ab_probe_t *self); /* does not wait */
 

@@ -2,6 +2,7 @@
 #include "server.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "certs.h"
 #include "curve.h"
@@ -162,6 +163,8 @@ bool ab_bus_hint_drain(ab_bus_t *self, int max, ab_hint_f *fn, void *arg)
 /* With the ZAP actor gone CURVE lets everybody in: better no bus than an open one. */
 static void check_zap(ab_bus_t *self)
 {
+    if (self->zap && ab_fault("bus.zap.end"))
+        (void)zstr_send(self->zap, "$TERM");
     if (self->zap && (zsock_events(self->zap) & ZMQ_POLLIN)) {
         ab_log(AB_ERROR, "bus.zap.gone",
                AB_KV("action", "the process ends: without its key check the bus is open"));
@@ -176,7 +179,7 @@ static void check_stranger(ab_bus_t *self, int64_t now)
     if (!self->probe) {
         if (now < self->probe_at)
             return;
-        self->probe = ab_probe_new(self->endpoint, zcert_public_txt(self->cert));
+        self->probe = ab_probe_new(ZMQ_ROUTER, self->endpoint, zcert_public_txt(self->cert));
         self->probe_at = now + PROBE_GIVE_UP_MS;
         return;
     }

@@ -19,7 +19,6 @@ zsock_t *ab_socket_new(int type)
     zsock_set_reconnect_ivl_max(sock, 1000);
     zsock_set_connect_timeout(sock, 5000);
     zsock_set_sndtimeo(sock, 0);
-    zsock_set_ipv6(sock, 1);
     return sock;
 }
 
@@ -36,8 +35,22 @@ void ab_socket_use_curve(zsock_t *sock, zcert_t *own, const char *server_key)
     zsock_set_curve_serverkey(sock, server_key);
 }
 
+/* Only where it is asked for: otherwise IPv4 addresses come back in the IPv6 spelling. */
+static void allow_ipv6(zsock_t *sock, const char *address)
+{
+    if (strchr(address, '['))
+        zsock_set_ipv6(sock, 1);
+}
+
+int ab_socket_connect(zsock_t *sock, const char *address)
+{
+    allow_ipv6(sock, address);
+    return zmq_connect(zsock_resolve(sock), address);
+}
+
 int ab_socket_bind(zsock_t *sock, const char *address, char **endpoint, struct ab_error *err)
 {
+    allow_ipv6(sock, address);
     if (zmq_bind(zsock_resolve(sock), address) < 0) {
         const char *why = zmq_strerror(errno);
         if (errno == EADDRINUSE)

@@ -12,7 +12,7 @@
 #define AB_SOCKET_LINGER_MS 300
 #define AB_ZAP_DOMAIN "abies"
 
-/* Linger, high-water marks, message size, heartbeats, reconnection, IPv6. */
+/* Linger, high-water marks, message size, heartbeats, reconnection. */
 zsock_t *ab_socket_new(int type);
 
 /* CURVE server with the given pair, under the ZAP domain; CURVE client that expects this server. */
@@ -22,6 +22,8 @@ void ab_socket_use_curve(zsock_t *sock, zcert_t *own, const char *server_key);
 /* Bind; *endpoint (malloc'ed) is what can be connected to. Errors name the address and the remedy.
  */
 int ab_socket_bind(zsock_t *sock, const char *address, char **endpoint, struct ab_error *err);
+
+int ab_socket_connect(zsock_t *sock, const char *address); /* 0 or -1 with errno */
 
 /* The frames of one message. Received: n frames are there, more were dropped. */
 struct ab_parts {
