@@ -53,8 +53,14 @@ int ab_cursor_ext(struct ab_cursor *self, int8_t *type, const void **v, size_t *
 int ab_cursor_array(struct ab_cursor *self, uint32_t *n);
 int ab_cursor_map(struct ab_cursor *self, uint32_t *n);
 int ab_cursor_skip(struct ab_cursor *self); /* a whole value, at most 16 deep */
-/* In a map: position at the value of `key` (searching from the map's first key); 0 or -1. */
+/* `map` stands at a map: position at the value of `key`; 0, or -1 when there is none. */
 int ab_cursor_find(struct ab_cursor map, const char *key, struct ab_cursor *value);
+
+/* One map into a zeroed struct: the fields whose flags meet `role`; unknown keys are skipped. With AB_CREATE in
+ * `role` required fields must be there and absent ones get their defaults (`has` stays clear); with AB_OUT nil is
+ * always taken (as null). Kinds and bounds are checked. Texts are copied, free JSON points into the frame. */
+int ab_unpack_item(struct ab_cursor *at, const struct ab_schema *schema, unsigned role, ab_arena_t *arena,
+                   void *item, struct ab_error *err);
 
 /* ---- msgpack -> JSON in pieces, no tree: for replies of any size to clients of any speed
  * 1 done, 0 call again with a fresh buffer, -1 broken input. A long string is cut between pieces. */
