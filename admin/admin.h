@@ -1,0 +1,59 @@
+/* admin.h - what the commands of abies-admin share */
+#ifndef AB_ADMIN_H
+#define AB_ADMIN_H
+
+#include "base/error.h"
+#include "base/opt.h"
+#include "db/db.h"
+#include <stdbool.h>
+
+/* The options of all commands in one struct; each command's table names those it takes. */
+struct admin {
+    const char *home;
+    const char *database_url, *url_file;
+    const char *secrets_dir, *curve_dir, *tls_dir;
+    bool json;
+    ab_db_t *db; /* opened by admin_open */
+};
+
+struct command {
+    const char *words; /* "keys list" */
+    const char *about;
+    const char
+        *options; /* letters: d database, s secrets, p passwords-dir, c curve, t tls, j json */
+    int (*run)(struct admin *admin, struct ab_error *err);
+};
+
+/* 0 or -1; `run` returns 1 for "it works, but what was asked about is broken" (exit code 1, no
+ * text). */
+int admin_open(struct admin *admin, struct ab_error *err);
+
+/* A folder that a command cannot do without. */
+int admin_need(const char *value, const char *option, struct ab_error *err);
+
+int cmd_migrate(struct admin *admin, struct ab_error *err);
+int cmd_roles(struct admin *admin, struct ab_error *err);
+int cmd_init(struct admin *admin, struct ab_error *err);
+int cmd_keys_init(struct admin *admin, struct ab_error *err);
+int cmd_keys_list(struct admin *admin, struct ab_error *err);
+int cmd_keys_rotate(struct admin *admin, struct ab_error *err);
+int cmd_users_ls(struct admin *admin, struct ab_error *err);
+int cmd_check(struct admin *admin, struct ab_error *err);
+int cmd_doctor(struct admin *admin, struct ab_error *err);
+
+/* The services, each with a role abies_<name>, a secret db-<name> and a curve key; "report" has
+ * only the role. */
+extern const char *const admin_services[]; /* ends with NULL */
+
+/* A line of `check` and `doctor`: "ok      name" or "BROKEN  name: detail". With --json an object
+ * in a list. */
+struct report {
+    bool json;
+    int lines, broken;
+};
+void report_begin(struct report *self, bool json);
+void report_line(struct report *self, bool ok, const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+int report_end(struct report *self); /* 0 all is well, 1 not */
+
+#endif
