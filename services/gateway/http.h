@@ -1,0 +1,64 @@
+/* http.h - one request: from its head to the bus, and back to an answer */
+#ifndef HTTP_H
+#define HTTP_H
+
+#include "base/rand.h"
+#include "crypt/crypt.h"
+#include "http/head.h"
+#include "route.h"
+#include "schema/schema.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct conn;
+
+enum access {
+    ACCESS_OK,
+    ACCESS_NONE,
+    ACCESS_BAD
+}; /* token good or not needed; absent; refused */
+
+/* The request a connection works on. */
+struct exchange {
+    struct ab_http_head head;
+    bool begun;     /* head complete, route and token looked at */
+    bool continued; /* 100 Continue has been sent */
+    struct route_match match;
+    enum access access;
+    bool has_token;
+    struct ab_token token;
+    char *key; /* Idempotency-Key, malloc'ed; NULL none */
+    char *trace;
+    uint8_t uuid[16];
+    char id[AB_UUID_TEXT];
+    uint64_t bus; /* number of the bus request that is waited for; 0 none */
+    char *packed; /* of list verbs: sent again with `next` for each further page */
+    size_t packed_len;
+    int64_t start_us, deadline_ms;
+    bool close, head_only, chunked;
+    bool replayed;
+    bool waiting; /* for the bus */
+    int verdict;  /* an answer that was clear from the head alone; 0 none */
+    const char *verdict_text;
+};
+
+/* Take the next request from the connection's bytes. 1 took one, 0 more bytes are needed, -1
+ * closing. */
+int http_take(struct conn *c);
+
+/* The pool is done with it; the connection may be gone. */
+struct parse;
+void http_parsed(struct parse *p);
+
+/* The budget is used up: 503 if the request can still be answered, else the end of the connection.
+ */
+void http_overload(struct conn *c);
+
+/* Send the request to its service; takes `body`. The answer comes through http.c or, in state
+ * STREAM, through stream_page. */
+void http_submit(struct conn *c, void *body, size_t len);
+
+/* Forget the request (cancels what is on the bus). */
+void http_reset(struct conn *c);
+
+#endif

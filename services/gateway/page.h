@@ -1,0 +1,14 @@
+/* page.h - what the gateway answers by itself: /, /healthz, /readyz, /metrics, /openapi.json, /docs
+ */
+#ifndef PAGE_H
+#define PAGE_H
+
+#include "base/error.h"
+
+struct conn;
+
+int page_init(struct ab_error *err); /* renders the OpenAPI document once */
+void page_free(void);
+void page_serve(struct conn *c);
+
+#endif

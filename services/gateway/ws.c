@@ -1,0 +1,545 @@
+/* ws.c - see ws.h */
+#include "ws.h"
+#include "auth.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "conn.h"
+#include "live.h"
+#include "reply.h"
+#include "stream.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <wslay/wslay.h>
+
+#define RING 64
+#define RING_BYTES ((size_t)4 << 20)
+#define TOKEN_MS 5000 /* for the first frame with the token */
+#define PING_MS 20000
+#define SILENCE_MS 45000
+#define CLOSE_MS 2000 /* for the peer's answer to our close */
+#define SLOW_MS 30000 /* for a slow reader to come to our close */
+#define FROM_CLIENT 4096
+#define BUCKETS 1024
+
+struct ws {
+    wslay_event_context_ptr wslay;
+    bool events; /* /events/stream, else /subscribe-user */
+    bool authed;
+    struct ab_token token;
+    struct live *live;
+    struct frame *ring[RING];
+    size_t first, count, bytes;
+    size_t sent;    /* bytes of the first frame that are on their way */
+    int close_code; /* asked for; sent when the ring is empty */
+    char close_reason[124];
+    bool close_queued;
+    int64_t heard_ms, pinged_ms;
+    const char *in; /* what wslay may read now */
+    size_t in_len;
+    struct conn *next, **prev; /* /subscribe-user: others in the same bucket of owners */
+};
+
+static struct conn *listeners[BUCKETS];
+
+/* ---- frames and the ring */
+
+struct frame *frame_new(int opcode, const void *payload, size_t len)
+{
+    struct frame *f = malloc(sizeof(*f) + 10 + len);
+    size_t n = 0;
+
+    if (!f)
+        return NULL;
+    f->bytes[n++] = (unsigned char)(0x80 | opcode);
+    if (len < 126) {
+        f->bytes[n++] = (unsigned char)len;
+    } else if (len <= 0xffff) {
+        f->bytes[n++] = 126;
+        f->bytes[n++] = (unsigned char)(len >> 8);
+        f->bytes[n++] = (unsigned char)len;
+    } else {
+        f->bytes[n++] = 127;
+        for (int i = 7; i >= 0; i--)
+            f->bytes[n++] = (unsigned char)((uint64_t)len >> (8 * i));
+    }
+    memcpy(f->bytes + n, payload, len);
+    f->len = n + len;
+    f->refs = 1;
+    return f;
+}
+
+void frame_drop(struct frame *f)
+{
+    if (f && --f->refs == 0)
+        free(f);
+}
+
+static void ring_pop(struct ws *ws)
+{
+    struct frame *f = ws->ring[ws->first];
+
+    ws->first = (ws->first + 1) % RING;
+    ws->count--;
+    ws->bytes -= f->len;
+    ws->sent = 0;
+    frame_drop(f);
+}
+
+int ws_push(struct conn *c, struct frame *f)
+{
+    struct ws *ws = c->ws;
+
+    if (ws->close_code || c->closing)
+        return 0; /* it ends anyway */
+    if (ws->count == RING || (ws->count > 0 && ws->bytes + f->len > RING_BYTES))
+        return -1;
+    f->refs++;
+    ws->ring[(ws->first + ws->count) % RING] = f;
+    ws->count++;
+    ws->bytes += f->len;
+    gw.count.ws_frames++;
+    conn_wake(c);
+    return 0;
+}
+
+/* ---- who listens to an owner's notices */
+
+static struct conn **bucket(int64_t owner)
+{
+    return &listeners[(uint64_t)owner * UINT64_C(0x9E3779B97F4A7C15) >> 54 & (BUCKETS - 1)];
+}
+
+static void listen_to(struct conn *c, int64_t owner)
+{
+    struct conn **head = bucket(owner);
+
+    c->ws->next = *head;
+    c->ws->prev = head;
+    if (*head)
+        (*head)->ws->prev = &c->ws->next;
+    *head = c;
+}
+
+static void unlisten(struct ws *ws)
+{
+    if (!ws->prev)
+        return;
+    *ws->prev = ws->next;
+    if (ws->next)
+        ws->next->ws->prev = ws->prev;
+    ws->prev = NULL;
+}
+
+void ws_notice(int64_t owner, const void *body, size_t len)
+{
+    struct frame *f = NULL;
+    struct ab_buf text = {0};
+
+    for (struct conn *c = *bucket(owner); c; c = c->ws->next) {
+        if (c->ws->token.user != owner)
+            continue;
+        if (!f) {
+            if (render_value(&text, body, len) < 0)
+                break;
+            f = frame_new(WS_BINARY, text.data, text.len);
+            if (!f)
+                break;
+        }
+        if (ws_push(c, f) < 0) {
+            gw.count.ws_slow++;
+            ws_close(c, WS_SLOW, "");
+        }
+    }
+    frame_drop(f);
+    ab_buf_free(&text);
+}
+
+struct live *ws_live(struct conn *c)
+{
+    return c->ws->live;
+}
+
+/* ---- the end */
+
+void ws_close(struct conn *c, int code, const char *reason)
+{
+    struct ws *ws = c->ws;
+
+    if (ws->close_code)
+        return;
+    ws->close_code = code;
+    (void)snprintf(ws->close_reason, sizeof(ws->close_reason), "%s", reason);
+    c->until_ms = ab_now_ms() + (code == WS_SLOW ? SLOW_MS : CLOSE_MS);
+    conn_wake(c);
+}
+
+void ws_leave(struct conn *c)
+{
+    ws_close(c, WS_RESTART, "this server restarts: connect again");
+}
+
+void ws_free(struct conn *c)
+{
+    struct ws *ws = c->ws;
+
+    if (!ws)
+        return;
+    unlisten(ws);
+    live_destroy(&ws->live);
+    while (ws->count)
+        ring_pop(ws);
+    wslay_event_context_free(ws->wslay);
+    free(ws);
+    c->ws = NULL;
+}
+
+void ws_check(struct conn *c, int64_t now_ms)
+{
+    struct ws *ws = c->ws;
+
+    if (!ws->authed || ws->close_code || c->closing)
+        return;
+    if (ws->token.exp <= (int64_t)time(NULL) || auth_revoked(ws->token.jti)) {
+        ws_close(c, WS_TOKEN_ENDED, "the token has ended: renew it and connect again");
+    } else if (now_ms - ws->heard_ms > SILENCE_MS) {
+        gw.count.killed_idle++;
+        conn_kill(c);
+    } else if (now_ms - ws->pinged_ms >= PING_MS) {
+        const struct wslay_event_msg ping = {.opcode = WSLAY_PING};
+        ws->pinged_ms = now_ms;
+        (void)wslay_event_queue_msg(ws->wslay, &ping);
+        conn_wake(c);
+    }
+}
+
+/* ---- the token */
+
+static void begin(struct conn *c)
+{
+    struct ws *ws = c->ws;
+
+    ws->authed = true;
+    c->until_ms = 0; /* pings from now on */
+    ws->heard_ms = ws->pinged_ms = ab_now_ms();
+    if (ws->events)
+        live_begin(c, ws->live, ws->token.user, ws->token.site);
+    else
+        listen_to(c, ws->token.user);
+}
+
+static void take_token(struct conn *c, const char *text, size_t n)
+{
+    switch (auth_check_token(text, n, &c->ws->token)) {
+    case AUTH_OK:
+        if (c->ws->token.scopes & (AB_SCOPE_USER | AB_SCOPE_SITE | AB_SCOPE_READ))
+            begin(c);
+        else
+            ws_close(c, WS_POLICY, "this token may not listen");
+        break;
+    case AUTH_NOT_YET:
+        ws_close(c, 1013, "the server does not know yet how to check tokens");
+        break;
+    default:
+        ws_close(c, WS_POLICY, "Could not validate credentials");
+        break;
+    }
+}
+
+/* ---- frames from the client: wslay */
+
+static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, int flags, void *user)
+{
+    struct ws *ws = ((struct conn *)user)->ws;
+    size_t n = len < ws->in_len ? len : ws->in_len;
+
+    (void)flags;
+    if (n == 0) {
+        wslay_event_set_error(ctx, WSLAY_ERR_WOULDBLOCK);
+        return -1;
+    }
+    memcpy(buf, ws->in, n);
+    ws->in += n;
+    ws->in_len -= n;
+    return (ssize_t)n;
+}
+
+/* The connection takes everything: what does not fit the socket is queued. */
+static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *data, size_t len, int flags,
+                       void *user)
+{
+    (void)ctx;
+    (void)flags;
+    conn_write(user, data, len);
+    return (ssize_t)len;
+}
+
+static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *arg,
+                       void *user)
+{
+    struct conn *c = user;
+
+    (void)ctx;
+    if (wslay_is_ctrl_frame(arg->opcode) || c->ws->authed || c->ws->close_code)
+        return; /* nothing else is expected from a client, and it does no harm */
+    if (arg->opcode == WSLAY_TEXT_FRAME)
+        take_token(c, (const char *)arg->msg, arg->msg_length);
+    else
+        ws_close(c, WS_POLICY, "the first frame must be text: the token");
+}
+
+void ws_input(struct conn *c, const char *bytes, size_t n)
+{
+    struct ws *ws = c->ws;
+
+    ws->heard_ms = ab_now_ms();
+    ws->in = bytes;
+    ws->in_len = n;
+    int rc = wslay_event_get_read_enabled(ws->wslay) ? wslay_event_recv(ws->wslay) : 0;
+    ws->in = NULL;
+    ws->in_len = 0;
+    if (rc != 0) {
+        conn_kill(c);
+        return;
+    }
+    if (wslay_event_want_write(ws->wslay) || ws->close_queued
+        || !wslay_event_get_read_enabled(ws->wslay))
+        conn_wake(c);
+}
+
+/* ---- frames to the client */
+
+static void send_ring(struct conn *c)
+{
+    static char piece[PIECE];
+    struct ws *ws = c->ws;
+    size_t n = 0;
+
+    while (ws->count && n < PIECE) {
+        struct frame *f = ws->ring[ws->first];
+        size_t left = f->len - ws->sent, room = PIECE - n;
+        size_t now = left < room ? left : room;
+        memcpy(piece + n, f->bytes + ws->sent, now);
+        n += now;
+        ws->sent += now;
+        if (ws->sent == f->len)
+            ring_pop(ws);
+    }
+    conn_write(c, piece, n);
+    conn_wake(c);
+}
+
+/* Both closes are through, or nothing more can be understood. */
+static bool close_finished(const struct ws *ws)
+{
+    return wslay_event_get_close_sent(ws->wslay)
+           && (wslay_event_get_close_received(ws->wslay)
+               || !wslay_event_get_read_enabled(ws->wslay));
+}
+
+void ws_more(struct conn *c)
+{
+    struct ws *ws = c->ws;
+
+    if (ws->sent == 0 && wslay_event_want_write(ws->wslay)) {
+        if (wslay_event_send(ws->wslay) != 0)
+            conn_kill(c);
+        conn_wake(c);
+    } else if (close_finished(ws)) {
+        c->closing = true;
+        c->linger = !wslay_event_get_close_received(ws->wslay);
+        c->until_ms = ab_now_ms() + STALL_MS;
+        conn_wake(c);
+    } else if (ws->count) {
+        send_ring(c);
+    } else if (ws->close_code && !ws->close_queued) {
+        ws->close_queued = true;
+        (void)wslay_event_queue_close(ws->wslay, (uint16_t)ws->close_code,
+                                      (const uint8_t *)ws->close_reason, strlen(ws->close_reason));
+        conn_wake(c);
+    } else if (ws->live && !ws->close_code) {
+        live_drained(c, ws->live);
+    }
+}
+
+/* ---- upgrade */
+
+static int make_wslay(struct conn *c)
+{
+    static const struct wslay_event_callbacks callbacks = {
+        .recv_callback = on_recv,
+        .send_callback = on_send,
+        .on_msg_recv_callback = on_message,
+    };
+    if (wslay_event_context_server_init(&c->ws->wslay, &callbacks, c) != 0)
+        return -1;
+    wslay_event_config_set_max_recv_msg_length(c->ws->wslay, FROM_CLIENT);
+    return 0;
+}
+
+static bool field_is(const struct conn *c, enum ab_http_field field, const char *text)
+{
+    return ab_http_span_is(c->in + c->in_at, c->x.head.field[field], text);
+}
+
+/* RFC 6455 4.2.2: SHA-1 of the key and a fixed text, in base64. */
+static int accept_text(const char *key, char *out, size_t size)
+{
+    static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    char text[64], raw[24];
+    unsigned char digest[20];
+
+    if (lws_b64_decode_string_len(key, 24, raw, sizeof(raw)) != 16)
+        return -1;
+    int n = snprintf(text, sizeof(text), "%.24s%s", key, guid);
+    lws_SHA1((unsigned char *)text, (size_t)n, digest);
+    return lws_b64_encode_string((const char *)digest, sizeof(digest), out, (int)size) < 0 ? -1 : 0;
+}
+
+/* A member of the sub-protocol list that begins with `prefix`; its rest, or n == 0. */
+static struct ab_http_span protocol_with(const struct conn *c, const char *prefix)
+{
+    struct ab_http_span s = c->x.head.field[AB_H_WS_PROTOCOL];
+    const char *b = c->in + c->in_at;
+    size_t want = strlen(prefix);
+    uint32_t at = s.at, end = s.at + s.n;
+
+    while (at < end) {
+        while (at < end && (b[at] == ' ' || b[at] == ',' || b[at] == '\t'))
+            at++;
+        uint32_t from = at;
+        while (at < end && b[at] != ',' && b[at] != ' ' && b[at] != '\t')
+            at++;
+        if (at - from > want && memcmp(b + from, prefix, want) == 0)
+            return (struct ab_http_span){from + (uint32_t)want, at - from - (uint32_t)want};
+    }
+    return (struct ab_http_span){0, 0};
+}
+
+static struct ws *ws_new(struct conn *c)
+{
+    struct exchange *x = &c->x;
+    struct ab_issues issues = {0};
+    struct ws *ws = calloc(1, sizeof(*ws));
+
+    if (!ws) {
+        reply_text(c, 503, "no memory for a WebSocket", NULL);
+        return NULL;
+    }
+    ws->events = x->match.page == PAGE_EVENTS_STREAM;
+    if (ws->events) {
+        ws->live = live_new(c->in + c->in_at + x->head.query.at, x->head.query.n, &issues);
+        if (!ws->live) {
+            reply_issues(c, &issues);
+            free(ws);
+            ws = NULL;
+        }
+    }
+    ab_issues_free(&issues);
+    return ws;
+}
+
+/* Authorization counts for /events/stream only: the other one takes its token from the first frame.
+ */
+static int check_header(struct conn *c, struct ab_token *token, bool *has)
+{
+    struct ab_http_span s = c->x.head.field[AB_H_AUTHORIZATION];
+
+    *has = false;
+    if (c->x.match.page != PAGE_EVENTS_STREAM || !ab_http_has(&c->x.head, AB_H_AUTHORIZATION))
+        return 0;
+    switch (auth_check_header(c->in + c->in_at + s.at, s.n, token)) {
+    case AUTH_OK:
+        *has = true;
+        if (token->scopes & (AB_SCOPE_USER | AB_SCOPE_SITE | AB_SCOPE_READ))
+            return 0;
+        reply_text(c, 403, "this token may not listen", NULL);
+        return -1;
+    case AUTH_NOT_YET:
+        reply_text(c, 503, "the server does not know yet how to check tokens; try again soon",
+                   NULL);
+        return -1;
+    case AUTH_NONE:
+        reply_text(c, 401, "Not authenticated", "www-authenticate: Bearer\r\n");
+        return -1;
+    default:
+        reply_text(c, 401, "Could not validate credentials", "www-authenticate: Bearer\r\n");
+        return -1;
+    }
+}
+
+static void send_101(struct conn *c, const char *accept, bool protocol)
+{
+    struct ab_buf out = {0};
+
+    ab_buf_printf(
+        &out,
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+        "sec-websocket-accept: %s\r\nx-request-id: %s\r\n%s\r\n",
+        accept, c->x.id, protocol ? "sec-websocket-protocol: abies.events.v1\r\n" : "");
+    conn_write(c, out.data, out.len);
+    ab_buf_free(&out);
+}
+
+/* From here on the connection speaks frames; those that came with the request are taken at once. */
+static void switch_over(struct conn *c, struct ws *ws, const char *token, size_t token_len)
+{
+    size_t used = c->x.head.length + (size_t)c->x.head.content_length;
+    size_t rest = c->in_len - c->in_at - used;
+    char *early = rest ? malloc(rest) : NULL;
+
+    if (early)
+        memcpy(early, c->in + c->in_at + used, rest);
+    c->state = CONN_WS;
+    c->until_ms = ab_now_ms() + TOKEN_MS;
+    gw.count.ws_opened++;
+    if (ws->authed)
+        begin(c);
+    else if (token_len)
+        take_token(c, token, token_len);
+    http_reset(c);
+    conn_in_drop(c, c->in_len - c->in_at);
+    if (early)
+        ws_input(c, early, rest);
+    free(early);
+    conn_wake(c);
+}
+
+void ws_upgrade(struct conn *c)
+{
+    struct exchange *x = &c->x;
+    struct ab_http_span upgrade = x->head.field[AB_H_UPGRADE], key = x->head.field[AB_H_WS_KEY];
+    const char *b = c->in + c->in_at;
+    char accept[40];
+    struct ab_token token = {0};
+    bool authed;
+
+    if (!x->head.upgrade || !ab_http_list_has(b + upgrade.at, upgrade.n, "websocket")
+        || !field_is(c, AB_H_WS_VERSION, "13")) {
+        reply_text(c, 426, "this is a WebSocket: connect with a client of version 13",
+                   "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n");
+        return;
+    }
+    if (key.n != 24 || accept_text(b + key.at, accept, sizeof(accept)) < 0) {
+        reply_text(c, 400, "Sec-WebSocket-Key is not 16 bytes in base64", NULL);
+        return;
+    }
+    if (check_header(c, &token, &authed) < 0)
+        return;
+    struct ws *ws = ws_new(c);
+    if (!ws)
+        return;
+    ws->authed = authed;
+    ws->token = token;
+    c->ws = ws;
+    if (make_wslay(c) < 0) {
+        conn_kill(c);
+        return;
+    }
+    struct ab_http_span name = protocol_with(c, "abies.events.v"), bearer = {0, 0};
+    if (ws->events)
+        bearer = protocol_with(c, "bearer.");
+    send_101(c, accept, ws->events && name.n == 1 && b[name.at] == '1');
+    switch_over(c, ws, b + bearer.at, bearer.n);
+}
