@@ -21,14 +21,28 @@ PGresult *db_keep(PGresult *r, ab_arena_t *arena)
     return r;
 }
 
+/* COMMIT after a failed statement "succeeds" as ROLLBACK. */
+static bool is_lost_commit(const char *text, const PGresult *r)
+{
+    return strcmp(text, "COMMIT") == 0 && strcmp(PQcmdStatus((PGresult *)r), "ROLLBACK") == 0;
+}
+
+static int fail_commit(struct ab_error *err)
+{
+    return ab_fail(err, AB_EINTERNAL,
+                   "nothing was committed: a statement of the transaction had failed");
+}
+
 /* The result, or NULL with its error. */
-static PGresult *check(ab_db_t *self, PGresult *r, const char *what, ab_arena_t *arena,
-                       struct ab_error *err)
+static PGresult *check(ab_db_t *self, PGresult *r, const char *what, const char *text,
+                       ab_arena_t *arena, struct ab_error *err)
 {
     ExecStatusType is = r ? PQresultStatus(r) : PGRES_FATAL_ERROR;
-    if (is == PGRES_TUPLES_OK || is == PGRES_COMMAND_OK)
+    if ((is == PGRES_TUPLES_OK || is == PGRES_COMMAND_OK) && !is_lost_commit(text, r))
         return db_keep(r, arena);
-    if (r && (is == PGRES_COPY_IN || is == PGRES_COPY_OUT || is == PGRES_COPY_BOTH)) {
+    if (is == PGRES_COMMAND_OK) {
+        fail_commit(err);
+    } else if (r && (is == PGRES_COPY_IN || is == PGRES_COPY_OUT || is == PGRES_COPY_BOTH)) {
         self->broken = true; /* in the middle of a COPY that nobody will finish */
         ab_fail(err, AB_EINTERNAL, "%s: COPY runs through ab_db_copy", what);
     } else if (r) {
@@ -82,7 +96,7 @@ PGresult *ab_db_run(ab_db_t *self, const struct ab_sql *sql, const struct ab_db_
     PGresult *r = NULL;
     if (db_ready(self, "db.run", err) == 0 && bind_block(self, &b, sql, params, n, err) == 0
         && send_block(self, sql, &b, err) == 0)
-        r = check(self, db_answer(self, err), sql->name, arena, err);
+        r = check(self, db_answer(self, err), sql->name, sql->text, arena, err);
     trim_params(self);
     return r;
 }
@@ -102,7 +116,7 @@ PGresult *ab_db_query(ab_db_t *self, const char *text, const struct ab_db_value 
     }
     if (db_bind_end(self, &b, "query", err) == 0) {
         if (PQsendQueryParams(self->conn, text, b.n, b.oids, b.values, b.lengths, b.formats, 1))
-            r = check(self, db_answer(self, err), "query", arena, err);
+            r = check(self, db_answer(self, err), "query", text, arena, err);
         else
             db_fail_lost(self, "query", err);
     }
@@ -126,9 +140,8 @@ int ab_db_exec(ab_db_t *self, const char *text, struct ab_error *err)
     int rc = 0;
     if (is != PGRES_COMMAND_OK && is != PGRES_TUPLES_OK && is != PGRES_EMPTY_QUERY)
         rc = db_fail_result(self, r, what, err);
-    else if (commit && strcmp(PQcmdStatus(r), "ROLLBACK") == 0)
-        rc = ab_fail(err, AB_EINTERNAL,
-                     "nothing was committed: a statement of the transaction had failed");
+    else if (is_lost_commit(text, r))
+        rc = fail_commit(err);
     PQclear(r);
     return rc;
 }
@@ -200,7 +213,8 @@ static int read_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_aren
             return out_of_step(self, err);
         }
         /* The first failure is the error; what follows it is only PIPELINE_ABORTED. */
-        steps[i].result = check(self, r, steps[i].sql->name, arena, rc < 0 ? NULL : err);
+        steps[i].result =
+            check(self, r, steps[i].sql->name, steps[i].sql->text, arena, rc < 0 ? NULL : err);
         if (!steps[i].result)
             rc = -1;
         if (self->broken)

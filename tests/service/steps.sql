@@ -11,3 +11,6 @@ SELECT 10 / :n::int AS n;
 
 -- name: keep
 INSERT INTO login_states (state, expires) VALUES (:state, now());
+
+-- name: commit_it
+COMMIT;

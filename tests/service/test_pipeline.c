@@ -91,6 +91,23 @@ static void a_failure_in_one_chunk_keeps_the_next_from_running(void **state)
     assert_int_equal(pg_int(db, "SELECT count(*) FROM login_states"), 0);
 }
 
+static void a_commit_that_rolls_back_is_a_failure(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    struct ab_db_step steps[] = {{.sql = &SQL_commit_it}};
+    pg_exec(db, "BEGIN");
+    assert_int_equal(ab_db_exec(db, "SELECT 1 / 0", &err), -1);
+    assert_null(ab_db_run(db, &SQL_commit_it, NULL, 0, arena, &err));
+    assert_int_equal(err.code, AB_EINTERNAL);
+    assert_non_null(strstr(err.text, "nothing was committed"));
+    pg_exec(db, "BEGIN");
+    assert_int_equal(ab_db_exec(db, "SELECT 1 / 0", &err), -1);
+    assert_int_equal(ab_db_pipeline(db, steps, 1, arena, &err), -1);
+    assert_non_null(strstr(err.text, "nothing was committed"));
+    assert_int_equal(PQtransactionStatus(ab_db_conn(db)), PQTRANS_IDLE);
+}
+
 static void a_step_without_its_parameter_fails_and_the_connection_lives(void **state)
 {
     (void)state;
@@ -143,6 +160,7 @@ int main(void)
         cmocka_unit_test(large_parameters_and_results_do_not_block_each_other),
         cmocka_unit_test(the_first_failure_is_the_error_and_nothing_of_it_stays),
         cmocka_unit_test(a_failure_in_one_chunk_keeps_the_next_from_running),
+        cmocka_unit_test(a_commit_that_rolls_back_is_a_failure),
         cmocka_unit_test(a_step_without_its_parameter_fails_and_the_connection_lives),
         cmocka_unit_test(a_connection_lost_in_a_pipeline_is_gone),
     };

@@ -39,7 +39,7 @@ GRANT SELECT ON users_public TO abies_jobs, abies_sessions, abies_transfers, abi
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON sites, apps, jobs, job_specs, job_parents, batch_jobs, transfer_items TO abies_jobs;
 GRANT DELETE ON events, job_counts TO abies_jobs;                   -- a deleted job takes its events along; folding
-GRANT SELECT ON sessions TO abies_jobs;
+GRANT SELECT, UPDATE, DELETE ON sessions TO abies_jobs;             -- with a site or batch job go its sessions
 GRANT USAGE ON SEQUENCE job_ids TO abies_jobs;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO abies_sessions;

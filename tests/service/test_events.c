@@ -1,0 +1,227 @@
+/* test_events.c - the log of changes of state: lists, totals, the tail behind a cursor */
+#include "desk.h"
+#include "jobs.h"
+#include "pg.h"
+#include "schema/pack.h"
+#include "service/service.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define I PRId64
+
+static int64_t counted(int64_t user, const char *query)
+{
+    int status = ask(user, "GET", path("/events/%s", query), "");
+    if (status != 200)
+        fail_msg("%d for %s: %s", status, query, answer());
+    return num("count");
+}
+
+static void events_are_listed_newest_first_and_by_their_filters(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), ids[2];
+    new_jobs(ada, app, 2, ids, "'tags': {'k': 'v'}");
+    int64_t other = new_job(ada, app, "");
+    move(ada, ids[0], "PREPROCESSED");
+    assert_int_equal(ask(ada, "PUT", path("/jobs/%" I, ids[0]),
+                         "{'state': 'RUNNING', 'state_data': {'num_nodes': 0.5, 'host': 'n1'}}"),
+                     200);
+    assert_int_equal(ask(ada, "PUT", path("/jobs/%" I, ids[1]),
+                         "{'state': 'FAILED', 'state_timestamp': '2001-02-03 04:05:06'}"),
+                     200);
+
+    assert_int_equal(counted(ada, ""), 6);
+    assert_string_equal(txt("results.0.to_state"), "RUNNING");
+    assert_string_equal(txt("results.5.to_state"), "FAILED"); /* its time is long ago */
+    assert_string_equal(txt("results.5.timestamp"), "2001-02-03T04:05:06");
+    assert_int_equal(counted(ada, "?ordering=timestamp"), 6);
+    assert_string_equal(txt("results.0.to_state"), "FAILED");
+    assert_int_equal(counted(ada, path("?job_id=%" I, ids[0])), 3);
+    assert_string_equal(txt("results.2.from_state"), "CREATED");
+    assert_int_equal(counted(ada, path("?job_id=%" I "&job_id=%" I, ids[0], other)), 4);
+    assert_int_equal(counted(ada, "?to_state=STAGED_IN&limit=1"), 3);
+    assert_int_equal(counted(ada, "?to_state=NOPE&limit=1&offset=1"), 0);
+    assert_int_equal(counted(ada, "?from_state=STAGED_IN"), 2);
+    assert_int_equal(counted(ada, "?tags=k:v"), 5);
+    assert_int_equal(counted(ada, "?data=host:n1"), 1);
+    assert_int_equal(counted(ada, "?data=num_nodes:0.5"), 0); /* values of filters are text */
+    assert_int_equal(counted(ada, "?timestamp_before=2001-02-03T04:05:06"), 1);
+    assert_int_equal(counted(ada, "?timestamp_after=2001-02-03T04:05:06.000001"), 5);
+    assert_int_equal(counted(ada, path("?id=%" I, num("results.0.id"))), 1);
+    assert_int_equal(counted(ada, "?limit=2&offset=4"), 6);
+    assert_int_equal(len("results"), 2);
+}
+
+static void events_of_a_batch_job_are_all_events_of_its_jobs(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), ids[2];
+    new_jobs(ada, app, 2, ids, "");
+    int64_t batch_job = new_batch_job(ada, site), session = new_session(ada, site, batch_job);
+    assert_int_equal(ask(ada, "PUT", path("/batch-jobs/%" I, batch_job), "{'scheduler_id': 4711}"), 200);
+    move(ada, ids[0], "PREPROCESSED");
+    assert_int_equal(ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"), 200);
+    move(ada, ids[0], "RUNNING");
+    move(ada, ids[0], "RUN_DONE");
+    assert_int_equal(counted(ada, path("?batch_job_id=%" I, batch_job)), 4);
+    assert_int_equal(counted(ada, "?scheduler_id=4711"), 4);
+    assert_int_equal(counted(ada, "?scheduler_id=4712"), 0);
+}
+
+static void totals_are_exact_before_and_after_folding(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[10];
+    new_jobs(ada, app, 10, ids, "");
+    assert_int_equal(ask(ada, "PUT", "/jobs/", "{'state': 'PREPROCESSED'}"), 200);
+    assert_int_equal(ask(ada, "PUT", "/jobs/", "{'state': 'RUNNING'}"), 200);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(counted(ada, "?limit=1"), 30);
+        assert_int_equal(counted(ada, "?limit=1&to_state=RUNNING"), 10);
+        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=RUNNING", ""), 200);
+        assert_int_equal(num("count"), 10);
+        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=STAGED_IN", ""), 200);
+        assert_int_equal(num("count"), 0);
+        check_books();
+        tick("jobs", "fold");
+    }
+    assert_int_equal(pg_int(desk_db(), "SELECT count(*) FROM (SELECT FROM job_counts GROUP BY owner_id, site_id, app_id,"
+                                       " state HAVING count(*) > 1) AS d"),
+                     0);
+    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[0]), ""), 204);
+    assert_int_equal(counted(ada, "?limit=1"), 27);
+    tick("jobs", "frozen");
+}
+
+static void nobody_writes_events(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ab_n_routes; i++)
+        if (ab_routes[i].method && strncmp(ab_routes[i].path, "/events/", 8) == 0)
+            assert_string_equal(ab_routes[i].method, "GET");
+}
+
+/* ---- the tail, as the gateway asks for it */
+
+static char cursor[64];
+
+/* The number of events behind the cursor, which moves. */
+static int tail(int64_t user, const char *since, int limit)
+{
+    const struct ab_route *route = ab_route_of_verb("event.tail");
+    struct event_tail q = {.since = since, .limit = limit};
+    struct ab_buf body = {0}, reply = {0};
+    struct ab_cursor at, list;
+    const char *text;
+    size_t n;
+    uint32_t rows;
+
+    AB_SET(event_tail, &q, since);
+    AB_SET(event_tail, &q, limit);
+    ab_pack_request(&body, route, 0, &q, NULL, 0);
+    ab_db_t *db = pg_open_as("abies_jobs");
+    assert_int_equal(ab_service_call(&jobs_service, db, NULL, "event.tail", user, NULL, body.data, body.len, &reply), 200);
+    assert_int_equal(ab_cursor_find(ab_cursor(reply.data, reply.len), "next", &at), 0);
+    assert_int_equal(ab_cursor_str(&at, &text, &n), 0);
+    snprintf(cursor, sizeof(cursor), "%.*s", (int)n, text);
+    assert_int_equal(ab_cursor_find(ab_cursor(reply.data, reply.len), "results", &list), 0);
+    assert_int_equal(ab_cursor_array(&list, &rows), 0);
+    ab_buf_free(&body);
+    ab_buf_free(&reply);
+    ab_db_close(&db);
+    return (int)rows;
+}
+
+static void the_tail_skips_nothing_while_transactions_overlap(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[3];
+    new_jobs(ada, app, 3, ids, "");
+    assert_int_equal(tail(ada, "", 100), 0);
+
+    ab_db_t *slow = pg_open();
+    pg_exec(slow, "BEGIN");
+    pg_exec(slow,
+            "INSERT INTO events (id, owner_id, job_id, timestamp, from_state, to_state)"
+            " VALUES (nextval('event_ids'), %" I ", %" I ", now(), 'STAGED_IN', 'FAILED')",
+            ada, ids[0]);
+    move(ada, ids[1], "PREPROCESSED");
+    move(ada, ids[2], "PREPROCESSED");
+    char from[64];
+    snprintf(from, sizeof(from), "%s", cursor);
+    assert_int_equal(tail(ada, from, 100), 0); /* they stand behind one that is still open */
+    assert_string_equal(cursor, from);
+    pg_exec(slow, "COMMIT");
+    ab_db_close(&slow);
+    assert_int_equal(tail(ada, from, 2), 2);
+    snprintf(from, sizeof(from), "%s", cursor);
+    assert_int_equal(tail(ada, from, 2), 1);
+    snprintf(from, sizeof(from), "%s", cursor);
+    assert_int_equal(tail(ada, from, 2), 0);
+    assert_string_equal(cursor, from);
+    pg_exec(desk_db(), "DELETE FROM events WHERE job_id = %" I " AND to_state = 'FAILED'", ids[0]);
+}
+
+static void since_lists_oldest_first_and_says_where_to_go_on(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada));
+    tail(ada, "", 1);
+    int64_t job = new_job(ada, app, "");
+    move(ada, job, "PREPROCESSED");
+    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", cursor), ""), 200);
+    assert_int_equal(num("count"), 2);
+    assert_string_equal(txt("results.0.from_state"), "CREATED");
+    assert_string_equal(txt("results.1.to_state"), "PREPROCESSED");
+    char next[64];
+    snprintf(next, sizeof(next), "%s", txt("cursor"));
+    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", next), ""), 200);
+    assert_int_equal(num("count"), 0);
+    assert_string_equal(txt("cursor"), next);
+    assert_int_equal(ask(bob, "GET", path("/events/?since=%s", cursor), ""), 200);
+    assert_int_equal(num("count"), 0);
+    assert_int_equal(ask(ada, "GET", "/events/?since=yesterday", ""), 422);
+    assert_int_equal(ask(ada, "GET", "/events/?since=1-1%27%20OR%201", ""), 422);
+}
+
+static void a_stranger_sees_nothing(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), bob = new_user(), job = new_job(ada, new_app(ada, new_site(ada)), "");
+    assert_int_equal(counted(bob, ""), 0);
+    assert_int_equal(counted(bob, path("?job_id=%" I, job)), 0);
+    assert_int_equal(tail(bob, "3-0", 100), 0);
+}
+
+static void a_sites_token_sees_its_sites_events(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), site = new_site(ada), other = new_site(ada);
+    int64_t job = new_job(ada, new_app(ada, site), "");
+    new_job(ada, new_app(ada, other), "");
+    struct who agent = {.user = ada, .token_site = site};
+    assert_int_equal(ask_as(&agent, "GET", "/events/", ""), 200);
+    assert_int_equal(num("count"), 1);
+    assert_int_equal(num("results.0.job_id"), job);
+    assert_int_equal(ask_as(&agent, "GET", "/events/?limit=0", ""), 200);
+    assert_int_equal(num("count"), 1);
+    assert_int_equal(ask_as(&agent, "GET", "/events/?since=3-0", ""), 200);
+    assert_int_equal(num("count"), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(events_are_listed_newest_first_and_by_their_filters),
+        cmocka_unit_test(events_of_a_batch_job_are_all_events_of_its_jobs),
+        cmocka_unit_test(totals_are_exact_before_and_after_folding),
+        cmocka_unit_test(nobody_writes_events),
+        cmocka_unit_test(the_tail_skips_nothing_while_transactions_overlap),
+        cmocka_unit_test(since_lists_oldest_first_and_says_where_to_go_on),
+        cmocka_unit_test(a_stranger_sees_nothing),
+        cmocka_unit_test(a_sites_token_sees_its_sites_events),
+    };
+    return cmocka_run_group_tests(tests, desk_open, desk_close);
+}
