@@ -191,12 +191,22 @@ static bool again(struct ab_call *call, int tries, const struct ab_error *err)
     return true;
 }
 
+/* Connected, and in no transaction: a ROLLBACK may have been lost too. */
+static int make_ready(struct ab_call *call, struct ab_error *err)
+{
+    if (ab_db_ensure(call->db, err) < 0)
+        return -1;
+    if (PQtransactionStatus(ab_db_conn(call->db)) == PQTRANS_IDLE)
+        return 0;
+    return ab_db_exec(call->db, "ROLLBACK", err);
+}
+
 /* A lost COMMIT may have happened or not: the claim of the next attempt tells. */
 static int run_transaction(struct ab_call *call, ab_handler_f *handler, struct ab_error *err)
 {
     for (int tries = 1;; tries++) {
         *err = (struct ab_error){0};
-        if (ab_db_ensure(call->db, err) < 0)
+        if (make_ready(call, err) < 0)
             return -1;
         int rc = attempt(call, handler, err);
         if (rc >= 0 || !again(call, tries, err))
@@ -208,7 +218,7 @@ static int run_plain(struct ab_call *call, const struct ab_verb *verb, bool need
                      struct ab_error *err)
 {
     start_attempt(call);
-    if (needs_db && ab_db_ensure(call->db, err) < 0)
+    if (needs_db && make_ready(call, err) < 0)
         return -1;
     if (has_fault(call, "before_begin"))
         return ab_fail(err, AB_EBUSY, "injected in front of the handler");
@@ -223,7 +233,7 @@ static int run_verb(struct ab_call *call, const struct ab_verb *verb, struct ab_
         return run_plain(call, verb, true, err);
     if (verb->before) {
         start_attempt(call);
-        if (ab_db_ensure(call->db, err) < 0 || verb->before(call, err) < 0)
+        if (make_ready(call, err) < 0 || verb->before(call, err) < 0)
             return -1;
     }
     return run_transaction(call, verb->handler, err);
