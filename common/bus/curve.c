@@ -130,6 +130,16 @@ int ab_cert_public(const char *dir, const char *name, char key[41], struct ab_er
     return 0;
 }
 
+zcert_t *ab_cert_of_texts(const char *public_key, const char *secret_key)
+{
+    byte public_bytes[32], secret_bytes[32];
+
+    if (!public_key || strlen(public_key) != 40 || !zmq_z85_decode(public_bytes, public_key)
+        || !secret_key || strlen(secret_key) != 40 || !zmq_z85_decode(secret_bytes, secret_key))
+        return NULL;
+    return zcert_new_from(public_bytes, secret_bytes);
+}
+
 int ab_cert_check_allowed(const char *dir, struct ab_error *err)
 {
     int rc = 0, n = 0;

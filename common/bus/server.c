@@ -2,13 +2,13 @@
 #include "server.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "certs.h"
 #include "curve.h"
 #include "dispatch.h"
 #include "probe.h"
 #include "socket.h"
+#include "zap.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,18 +160,6 @@ bool ab_bus_hint_drain(ab_bus_t *self, int max, ab_hint_f *fn, void *arg)
 
 /* ------------------------------------------------------------------ the watch over the door */
 
-/* With the ZAP actor gone CURVE lets everybody in: better no bus than an open one. */
-static void check_zap(ab_bus_t *self)
-{
-    if (self->zap && ab_fault("bus.zap.end"))
-        (void)zstr_send(self->zap, "$TERM");
-    if (self->zap && (zsock_events(self->zap) & ZMQ_POLLIN)) {
-        ab_log(AB_ERROR, "bus.zap.gone",
-               AB_KV("action", "the process ends: without its key check the bus is open"));
-        _exit(70);
-    }
-}
-
 static void check_stranger(ab_bus_t *self, int64_t now)
 {
     if (!self->cert)
@@ -199,7 +187,7 @@ static void check_stranger(ab_bus_t *self, int64_t now)
 
 int64_t ab_bus_tick(ab_bus_t *self, int64_t now)
 {
-    check_zap(self);
+    ab_zap_check(self->zap);
     check_stranger(self, now);
     return ab_dispatch_tick(self->dispatch, now);
 }
@@ -302,7 +290,7 @@ void ab_bus_destroy(ab_bus_t **self_p)
     ab_probe_destroy(&self->probe);
     zsock_destroy(&self->router);
     zsock_destroy(&self->hints);
-    zactor_destroy(&self->zap); /* last: see check_zap */
+    zactor_destroy(&self->zap); /* after what it guards */
     ab_dispatch_destroy(&self->dispatch);
     zcert_destroy(&self->cert);
     free(self->endpoint);

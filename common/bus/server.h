@@ -17,7 +17,8 @@ typedef struct ab_bus ab_bus_t;
 
 struct ab_bus_options {
     const char *listen;      /* "tcp://127.0.0.1:7440"; port * picks one, see ab_bus_endpoint */
-    const char *hint_listen; /* SUB for hints and notices */
+    const char *hint_listen; /* SUB for hints and notices; NULL (and always with port *): bus port +
+                                1, where services look for it */
     const char
         *curve_dir; /* gateway.key_secret and allowed/NAME.key; NULL: no CURVE (unit tests only) */
     int64_t beat_ms, dead_ms; /* ping period; silence after which a replica is gone */
