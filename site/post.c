@@ -22,7 +22,7 @@
 
 struct post {
     pthread_mutex_t mutex;
-    pthread_cond_t more;
+    pthread_cond_t more, empty;
     pthread_t thread;
     bool started, woken;
     outbox_t *outbox;
@@ -36,7 +36,7 @@ struct post {
 
 /* ------------------------------------------------------------------ waiting */
 
-static void wait_for(post_t *self, int64_t ms)
+static struct timespec in_ms(int64_t ms)
 {
     struct timespec until;
 
@@ -47,6 +47,13 @@ static void wait_for(post_t *self, int64_t ms)
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
     }
+    return until;
+}
+
+static void wait_for(post_t *self, int64_t ms)
+{
+    struct timespec until = in_ms(ms);
+
     pthread_mutex_lock(&self->mutex);
     while (!self->woken && !self->stop)
         if (pthread_cond_timedwait(&self->more, &self->mutex, &until) != 0)
@@ -221,6 +228,13 @@ static void tell(post_t *self)
     (void)!write(self->event, &one, sizeof(one));
 }
 
+static void say_empty(post_t *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    pthread_cond_broadcast(&self->empty);
+    pthread_mutex_unlock(&self->mutex);
+}
+
 static void *carry(void *arg)
 {
     post_t *self = arg;
@@ -237,6 +251,7 @@ static void *carry(void *arg)
             ab_log(AB_ERROR, "outbox.disk", AB_KV("why", err.text));
             back_off(self);
         } else if (got == 0) {
+            say_empty(self);
             wait_for(self, LOOK_MS);
         } else {
             tell(self);
@@ -255,6 +270,7 @@ post_t *post_new(outbox_t *outbox, const struct ab_client_file *file, int event,
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&self->more, &attr);
+    pthread_cond_init(&self->empty, &attr);
     pthread_condattr_destroy(&attr);
     self->outbox = outbox;
     self->event = event;
@@ -277,19 +293,26 @@ void post_wake(post_t *self)
     pthread_mutex_unlock(&self->mutex);
 }
 
-void post_destroy(post_t **self, int64_t grace_ms)
+static void wait_until_empty(post_t *self, int64_t grace_ms)
 {
+    struct timespec until = in_ms(grace_ms);
     struct outbox_figures figures;
 
+    pthread_mutex_lock(&self->mutex);
+    for (;;) {
+        outbox_figures(self->outbox, &figures);
+        if (!figures.updates || pthread_cond_timedwait(&self->empty, &self->mutex, &until) != 0)
+            break;
+    }
+    pthread_mutex_unlock(&self->mutex);
+}
+
+void post_destroy(post_t **self, int64_t grace_ms)
+{
     if (!*self)
         return;
-    for (int64_t end = ab_now_ms() + grace_ms; (*self)->started && ab_now_ms() < end;) {
-        outbox_figures((*self)->outbox, &figures);
-        if (!figures.updates)
-            break;
-        struct timespec a_little = {.tv_nsec = 20000000};
-        nanosleep(&a_little, NULL);
-    }
+    if ((*self)->started)
+        wait_until_empty(*self, grace_ms);
     pthread_mutex_lock(&(*self)->mutex);
     (*self)->stop = 1;
     pthread_cond_broadcast(&(*self)->more);
@@ -298,6 +321,7 @@ void post_destroy(post_t **self, int64_t grace_ms)
         pthread_join((*self)->thread, NULL);
     ab_api_destroy(&(*self)->api);
     pthread_cond_destroy(&(*self)->more);
+    pthread_cond_destroy(&(*self)->empty);
     pthread_mutex_destroy(&(*self)->mutex);
     free(*self);
     *self = NULL;

@@ -1,0 +1,391 @@
+/* module.c - see module.h */
+#include "module.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/spawn.h"
+#include "base/str.h"
+#include "bus/local.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define WATCH_MAX 512
+#define WAIT_MAX_MS 60000
+#define PUT_WAIT_MS 20000
+#define EARLY_MAX 64
+
+/* Answers to module_send that came while a module_call was waiting for its own. */
+struct early {
+    uint64_t number;
+    int status;
+    struct ab_error err;
+    struct ab_buf body;
+};
+
+struct module {
+    const struct module_def *def;
+    void *self;
+    struct ab_site site;
+    struct ab_settings *settings;
+    ab_link_t *link;
+    int signals, broker; /* descriptors: SIGTERM; pidfd of the broker, -1 if there are none */
+    int fds[WATCH_MAX + 2];
+    size_t n_fds;
+    uint64_t number;
+    struct early early[EARLY_MAX];
+    size_t n_early;
+    int64_t next_ms;
+    bool woken, stopping, closing,
+        gone; /* stopping: asked to end; closing: in close(); gone: the broker */
+};
+
+struct module_view module_view(const struct module *m)
+{
+    return (struct module_view){&m->site, m->settings};
+}
+
+bool module_stopping(const struct module *m)
+{
+    return m->stopping;
+}
+
+void module_wake(struct module *m)
+{
+    m->woken = true;
+}
+
+/* ------------------------------------------------------------------ what makes it end */
+
+static void lose_broker(struct module *m)
+{
+    if (!m->gone)
+        ab_log(AB_WARN, "broker.gone");
+    m->gone = m->stopping = true;
+}
+
+/* Signals and the broker's death; cheap, looked at after each wait. */
+static void look_around(struct module *m)
+{
+    struct signalfd_siginfo info;
+    struct pollfd broker = {.fd = m->broker, .events = POLLIN};
+
+    while (read(m->signals, &info, sizeof(info)) == sizeof(info)) {
+        if (!m->stopping)
+            ab_log(AB_INFO, "module.stops");
+        m->stopping = true;
+    }
+    if (m->broker >= 0 && poll(&broker, 1, 0) > 0)
+        lose_broker(m);
+    (void)ab_link_tick(m->link, ab_now_ms());
+}
+
+static int receive(struct module *m, struct ab_message *out)
+{
+    int got = m->gone ? 0 : ab_link_receive(m->link, out);
+    if (got < 0)
+        lose_broker(m);
+    return got > 0;
+}
+
+/* ------------------------------------------------------------------ questions to the broker */
+
+static void keep_early(struct module *m, const struct ab_message *message)
+{
+    struct early *e = &m->early[m->n_early];
+
+    if (m->n_early == EARLY_MAX || strcmp(message->kind, WIRE_REPLY) != 0)
+        return;
+    *e = (struct early){.number = message->number};
+    if (wire_read_reply(message->body, message->len, &e->status, &e->err, &e->body) == 0)
+        m->n_early++;
+    else
+        ab_buf_free(&e->body);
+}
+
+static bool give_up(const struct module *m)
+{
+    return m->gone || (m->stopping && !m->closing);
+}
+
+/* Wait for the answer `kind` to question `number`. 1 there, -1 time or end. */
+static int await(struct module *m, const char *kind, uint64_t number, int64_t timeout_ms,
+                 struct ab_message *out, struct ab_error *err)
+{
+    int64_t end = ab_now_ms() + timeout_ms;
+    int fds[2] = {m->signals, m->broker};
+
+    for (;;) {
+        while (receive(m, out)) {
+            if (out->number == number && strcmp(out->kind, kind) == 0)
+                return 1;
+            keep_early(m, out);
+        }
+        int64_t left = end - ab_now_ms();
+        if (give_up(m))
+            return ab_fail_kind(err, AB_EBUSY, "stopped", "the site is being stopped");
+        if (left <= 0)
+            return ab_fail(err, AB_ETIMEOUT, "the site's broker did not answer in time");
+        ab_link_wait(m->link, fds, m->broker >= 0 ? 2 : 1, left < 1000 ? left : 1000);
+        look_around(m);
+    }
+}
+
+static uint64_t ask(struct module *m, const char *kind, const struct ab_buf *body,
+                    struct ab_error *err)
+{
+    uint64_t number = ++m->number;
+
+    if (m->gone || body->failed || ab_link_send(m->link, kind, number, body->data, body->len) < 0) {
+        ab_fail(err, AB_EBUSY, "the site's broker cannot be reached");
+        return 0;
+    }
+    return number;
+}
+
+int module_call(struct module *m, const char *method, const char *path, const struct ab_buf *body,
+                int64_t timeout_ms, struct ab_buf *reply, struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf message = {0};
+    struct ab_message answer;
+    struct ab_error why = {0};
+    int status;
+
+    wire_pack_call(&message, method, path, timeout_ms, body);
+    uint64_t number = ask(m, WIRE_CALL, &message, err);
+    /* the broker ends the call in time; a little more for the way */
+    if (!number || await(m, WIRE_REPLY, number, timeout_ms + 5000, &answer, err) < 0)
+        return -1;
+    if (reply)
+        ab_buf_clear(reply);
+    if (wire_read_reply(answer.body, answer.len, &status, &why, reply) < 0)
+        return ab_fail(err, AB_EINTERNAL, "a broken answer of the broker");
+    if (err && why.code)
+        *err = why;
+    return status;
+}
+
+uint64_t module_send(struct module *m, const char *method, const char *path,
+                     const struct ab_buf *body, int64_t timeout_ms)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf message = {0};
+
+    wire_pack_call(&message, method, path, timeout_ms, body);
+    return ask(m, WIRE_CALL, &message, NULL);
+}
+
+int module_put(struct module *m, const char *target, const struct ab_buf *updates, size_t n,
+               struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf message = {0};
+    struct ab_message answer;
+
+    if (!n)
+        return 0;
+    wire_pack_put(&message, target, updates, n);
+    bool closing = m->closing;
+    m->closing = true; /* a result that is there is stored, stopping or not */
+    uint64_t number = ask(m, WIRE_PUT, &message, err);
+    int rc = number ? await(m, WIRE_STORED, number, PUT_WAIT_MS, &answer, err) : -1;
+    m->closing = closing;
+    return rc < 0 ? -1 : wire_read_stored(answer.body, answer.len, err);
+}
+
+int module_drain(struct module *m, const char *target, int64_t timeout_ms, struct ab_error *err)
+{
+    struct ab_buf body = {.data = (char *)(uintptr_t)target, .len = strlen(target)};
+    struct ab_message answer;
+    uint64_t number = ask(m, WIRE_DRAIN, &body, err);
+
+    if (!number)
+        return -1;
+    if (await(m, WIRE_DRAINED, number, timeout_ms, &answer, err) > 0)
+        return 0;
+    return -1;
+}
+
+void module_health(struct module *m, const char *json)
+{
+    if (!m->gone)
+        (void)ab_link_send(m->link, WIRE_HEALTH, 0, json, strlen(json));
+}
+
+/* ------------------------------------------------------------------ descriptors */
+
+void module_watch(struct module *m, int fd)
+{
+    if (m->n_fds < AB_COUNT(m->fds))
+        m->fds[m->n_fds++] = fd;
+}
+
+void module_unwatch(struct module *m, int fd)
+{
+    for (size_t i = 0; i < m->n_fds; i++) {
+        if (m->fds[i] != fd)
+            continue;
+        m->fds[i] = m->fds[--m->n_fds];
+        return;
+    }
+}
+
+static void run_readable(struct module *m)
+{
+    struct pollfd ready[WATCH_MAX + 2];
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_fds; i++)
+        if (m->fds[i] != m->signals && m->fds[i] != m->broker)
+            ready[n++] = (struct pollfd){.fd = m->fds[i], .events = POLLIN};
+    if (!n || poll(ready, n, 0) <= 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (ready[i].revents)
+            m->def->readable(m, m->self, ready[i].fd);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static void give(struct module *m, struct early *e)
+{
+    if (m->def->reply)
+        m->def->reply(m, m->self, e->number, e->status, &e->body, &e->err);
+    ab_buf_free(&e->body);
+}
+
+static void run_replies(struct module *m)
+{
+    struct ab_message message;
+
+    while (!m->stopping && (m->n_early || receive(m, &message))) {
+        if (!m->n_early)
+            keep_early(m, &message);
+        if (!m->n_early)
+            continue;
+        struct early first = m->early[0];
+        memmove(m->early, m->early + 1, --m->n_early * sizeof(m->early[0]));
+        give(m, &first);
+    }
+}
+
+static void loop(struct module *m)
+{
+    while (!m->stopping) {
+        if (m->woken || ab_now_ms() >= m->next_ms) {
+            m->woken = false;
+            int64_t pause = m->def->cycle(m, m->self);
+            m->next_ms = ab_now_ms() + pause;
+        }
+        int64_t now = ab_now_ms(), wait = m->next_ms - now, tick = ab_link_tick(m->link, now);
+        wait = m->woken || wait < 0 ? 0 : wait > WAIT_MAX_MS ? WAIT_MAX_MS : wait;
+        if (m->n_early)
+            wait = 0;
+        ab_link_wait(m->link, m->fds, m->n_fds, tick < wait ? tick : wait);
+        look_around(m);
+        run_replies(m);
+        if (!m->stopping)
+            run_readable(m);
+    }
+}
+
+/* ------------------------------------------------------------------ start and end */
+
+static int open_signals(struct ab_error *err)
+{
+    sigset_t set;
+
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? ab_fail_errno(err, AB_EINTERNAL, "signalfd") : fd;
+}
+
+static int open_link(struct module *m, struct ab_error *err)
+{
+    const char *endpoint = getenv(WIRE_ENDPOINT), *pid = getenv(WIRE_PID);
+    int64_t number;
+
+    if (!endpoint)
+        return ab_fail(
+            err, AB_EINVAL,
+            "abies-module-%s is started by abies-site, not by hand; use `abies site start`",
+            m->def->name);
+    if (pid && ab_parse_i64(pid, strlen(pid), 1, INT32_MAX, &number) == 0) {
+        m->broker = ab_pidfd((pid_t)number);
+        if (m->broker < 0 && errno == ESRCH)
+            return ab_fail(err, AB_EBUSY, "the broker (pid %s) is gone", pid);
+    }
+    struct ab_local_options options = {
+        .endpoint = endpoint,
+        .name = m->def->name,
+        .beat_ms = WIRE_BEAT_MS,
+        .dead_ms = WIRE_DEAD_MS,
+    };
+    m->link = ab_link_new(&options, err);
+    return m->link ? 0 : -1;
+}
+
+static int open_all(struct module *m, struct ab_error *err)
+{
+    m->signals = open_signals(err);
+    if (m->signals < 0 || ab_site_find(&m->site, NULL, err) < 0)
+        return -1;
+    AB_AUTO(ab_free) char *file = ab_site_path(&m->site, "settings.yml");
+    m->settings = ab_settings_load(file, err);
+    if (!m->settings)
+        return -1;
+    ab_log_open("site", m->def->name, (enum ab_level)ab_level_of(m->settings->logging.level));
+    if (open_link(m, err) < 0)
+        return -1;
+    module_watch(m, m->signals);
+    if (m->broker >= 0)
+        module_watch(m, m->broker);
+    m->self = calloc(1, m->def->size ? m->def->size : 1);
+    return m->def->open ? m->def->open(m, m->self, err) : 0;
+}
+
+static void close_all(struct module *m)
+{
+    if (m->self && m->def->close) {
+        m->closing = true;
+        m->def->close(m, m->self, m->gone);
+    }
+    for (size_t i = 0; i < m->n_early; i++)
+        ab_buf_free(&m->early[i].body);
+    ab_link_destroy(&m->link);
+    free(m->self);
+    ab_settings_destroy(&m->settings);
+    ab_site_free(&m->site);
+    ab_close(&m->signals);
+    ab_close(&m->broker);
+}
+
+int module_main(const struct module_def *def, int argc, char **argv)
+{
+    struct module m = {.def = def, .signals = -1, .broker = -1};
+    struct ab_error err = {0};
+
+    (void)argc, (void)argv;
+    ab_fault_init();
+    ab_log_open("site", def->name, AB_INFO);
+    int rc = open_all(&m, &err);
+    if (rc == 0) {
+        ab_log(AB_INFO, "module.runs", AB_KV("pid", (int64_t)getpid()));
+        loop(&m);
+    } else {
+        ab_log(AB_ERROR, "module.fails", AB_KV("why", err.text));
+    }
+    close_all(&m);
+    return rc == 0 ? 0 : 1;
+}
