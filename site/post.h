@@ -25,7 +25,7 @@ void post_wake(post_t *self); /* something was put in */
 
 struct post_state {
     bool reached;
-    char why[200];
+    char why[480];
     uint64_t sent, dropped; /* updates */
 };
 void post_state(post_t *self, struct post_state *out);

@@ -50,7 +50,7 @@ void uplink_reply_free(struct uplink_reply *reply);
 struct uplink_state {
     bool reached;           /* the last call got an answer */
     int64_t reached_utc_us; /* the last answer; 0 never */
-    char why[200];          /* of the last failure */
+    char why[480];          /* of the last failure */
     size_t waiting;         /* calls in the queue */
     uint64_t calls, failures;
 };
