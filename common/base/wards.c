@@ -164,5 +164,5 @@ void ward_log_rotate(const char *path)
         done = copy_rest(from, to, done);
     if (done < 0)
         ab_log(AB_WARN, "log.not_copied", AB_KV("path", path), AB_KV("errno", errno));
-    (void)ftruncate(from, 0); /* also then: a full disk must not be what a log file does */
+    (void)!ftruncate(from, 0); /* also then: a full disk must not be what a log file does */
 }
