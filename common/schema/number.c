@@ -11,7 +11,8 @@
 static int shortest(double v, char digits[20], int *exponent)
 {
     char text[AB_NUMBER_TEXT];
-    int precision = 14;
+    int precision =
+        v < 0x1p-1022 ? 0 : 14; /* 15 digits always survive, but for the smallest numbers */
     for (; precision <= 16; precision++) {
         snprintf(text, sizeof(text), "%.*e", precision, v);
         if (strtod(text, NULL) == v)
