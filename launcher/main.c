@@ -239,7 +239,7 @@ static int run_parts(const struct options *o, const struct ab_site *site, int si
     pid_t *pids = ab_alloc(arena, o->parts.n, sizeof(pid_t));
     size_t first = 0, n = 0;
     for (; n < o->parts.n; n++) {
-        struct part p = {0};
+        struct part p;
         if (parse_part(arena, o->parts.v[n], &p, err) < 0)
             break;
         struct ab_spawn what = {.argv = part_words(arena, o, site, &p, first),

@@ -64,7 +64,7 @@ static int fail_text(struct ab_error *err, int code, const char *kind, const cha
     return -1;
 }
 
-int ab_fail(struct ab_error *err, int code, const char *format, ...)
+int(ab_fail)(struct ab_error *err, int code, const char *format, ...)
 {
     if (!err)
         return -1;
@@ -76,7 +76,7 @@ int ab_fail(struct ab_error *err, int code, const char *format, ...)
     return fail_text(err, code, NULL, text);
 }
 
-int ab_fail_kind(struct ab_error *err, int code, const char *kind, const char *format, ...)
+int(ab_fail_kind)(struct ab_error *err, int code, const char *kind, const char *format, ...)
 {
     if (!err)
         return -1;
@@ -88,7 +88,7 @@ int ab_fail_kind(struct ab_error *err, int code, const char *kind, const char *f
     return fail_text(err, code, kind, text);
 }
 
-int ab_fail_errno(struct ab_error *err, int code, const char *format, ...)
+int(ab_fail_errno)(struct ab_error *err, int code, const char *format, ...)
 {
     int number = errno;
     if (!err)
@@ -105,7 +105,7 @@ int ab_fail_errno(struct ab_error *err, int code, const char *format, ...)
     return -1;
 }
 
-int ab_fail_within(struct ab_error *err, const char *format, ...)
+int(ab_fail_within)(struct ab_error *err, const char *format, ...)
 {
     if (!err)
         return -1;

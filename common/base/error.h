@@ -59,6 +59,28 @@ int ab_fail_errno(struct ab_error *err, int code, const char *format, ...)
 int ab_fail_within(struct ab_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Lets the compiler see that the value is -1, so that it knows what was not set on the way. */
+#define ab_fail(...)                                                                               \
+    __extension__({                                                                                \
+        (void)(ab_fail)(__VA_ARGS__);                                                              \
+        -1;                                                                                        \
+    })
+#define ab_fail_kind(...)                                                                          \
+    __extension__({                                                                                \
+        (void)(ab_fail_kind)(__VA_ARGS__);                                                         \
+        -1;                                                                                        \
+    })
+#define ab_fail_errno(...)                                                                         \
+    __extension__({                                                                                \
+        (void)(ab_fail_errno)(__VA_ARGS__);                                                        \
+        -1;                                                                                        \
+    })
+#define ab_fail_within(...)                                                                        \
+    __extension__({                                                                                \
+        (void)(ab_fail_within)(__VA_ARGS__);                                                       \
+        -1;                                                                                        \
+    })
+
 /* "not_found" for 404 and so on; "error" for what has no name. */
 const char *ab_code_kind(int code);
 

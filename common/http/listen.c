@@ -41,7 +41,7 @@ static int split(const char *listen, char *host, size_t host_size, const char **
 int ab_listen_tcp(const char *listen_on, bool share, int backlog, struct ab_error *err)
 {
     char host[256];
-    const char *port = NULL;
+    const char *port;
     AB_AUTO(free_addresses) struct addrinfo *list = NULL;
     struct addrinfo hints = {
         .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
