@@ -1,6 +1,5 @@
 /* pg.c - a database of its own for a test program */
 #include "pg.h"
-#include "base/arena.h"
 #include "base/cleanup.h"
 #include <fcntl.h>
 #include <stdarg.h>
@@ -220,23 +219,18 @@ void pg_exec(ab_db_t *db, const char *format, ...)
 const char *pg_text(ab_db_t *db, const char *format, ...)
 {
     static char kept[65536];
-    struct ab_error err = {0};
     va_list args;
     va_start(args, format);
-    char *text = format_text(format, args), *whole = NULL;
+    char *text = format_text(format, args);
     va_end(args);
-    if (asprintf(&whole, "SELECT (%s)::text", text) < 0)
-        stop("out of memory");
-    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
-    PGresult *r = ab_db_query(db, whole, NULL, NULL, 0, arena, &err);
-    if (!r)
-        stop("%s\n    in: %s", err.text, text);
-    size_t n = 0;
-    const char *value = PQntuples(r) ? ab_col_text(r, 0, 0, &n) : NULL;
-    snprintf(kept, sizeof(kept), "%.*s", (int)n, value ? value : "");
+    PGresult *r = PQexec(ab_db_conn(db), text); /* as text, whatever its type */
+    if (PQresultStatus(r) != PGRES_TUPLES_OK)
+        stop("%s\n    in: %s", PQerrorMessage(ab_db_conn(db)), text);
+    bool there = PQntuples(r) > 0 && !PQgetisnull(r, 0, 0);
+    snprintf(kept, sizeof(kept), "%s", there ? PQgetvalue(r, 0, 0) : "");
+    PQclear(r);
     free(text);
-    free(whole);
-    return value ? kept : NULL;
+    return there ? kept : NULL;
 }
 
 int64_t pg_int(ab_db_t *db, const char *format, ...)
