@@ -53,6 +53,9 @@ struct ab_task_info {
 };
 const struct ab_task_info *ab_task_info(const ab_task_t *task);
 
+/* Added to a status 200..299: this is the recorded reply of the same request, said before. */
+#define AB_BUS_REPLAYED 1000
+
 /* Any thread, once per task; the task is gone afterwards. The body is copied or, with `take`, a
  * malloc'ed buffer is taken over. */
 void ab_replica_reply(ab_replica_t *self, ab_task_t **task, int status, void *body, size_t len,

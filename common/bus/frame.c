@@ -181,8 +181,8 @@ int ab_frame_read_reply(const void *header, size_t len, uint64_t *number, int *s
     if (version < 0 || ab_frame_common_version(version) == 0)
         return -1;
     *number = (uint64_t)take_int(&at, 1, INT64_MAX);
-    *status = (int)take_int(&at, 200, 599);
-    return at.broken ? -1 : 0;
+    *status = (int)take_int(&at, 200, 1299); /* 1200 and more: AB_BUS_REPLAYED */
+    return at.broken || (*status > 599 && *status < 1200) ? -1 : 0;
 }
 
 int ab_frame_read_refused(const void *header, size_t len, char *text, size_t size)

@@ -46,8 +46,9 @@ struct ab_bus_request {
     void *body;
     size_t body_len;
     /* Called exactly once from drain, tick or submit, unless cancelled. status 200..299: `body` is
-     * the reply (borrowed). Otherwise `body` is {kind, text, items} in msgpack (see
-     * ab_bus_error_unpack); the bus makes such bodies for its own 503 and 504. */
+     * the reply (borrowed); so it is with AB_BUS_REPLAYED (client.h) added. Otherwise `body` is
+     * {kind, text, items} in msgpack (see ab_bus_error_unpack); the bus makes such bodies for its
+     * own 503 and 504. */
     void (*done)(void *arg, int status, const void *body, size_t len);
     void *arg;
 };

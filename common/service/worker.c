@@ -450,6 +450,8 @@ static void serve(struct ab_worker *self, ab_task_t *task)
         .body_len = in->body_len,
     };
     int status = worker_call(self, &ask, &call);
+    if (self->replayed && status < 300)
+        status += AB_BUS_REPLAYED; /* the gateway tells the client */
     size_t len = call.reply.len;
     void *body = ab_buf_take(&call.reply);
     if (call.hold_ms > 0)

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "bus/client.h"
 #include "conn.h"
 #include "page.h"
 #include "pool.h"
@@ -406,8 +407,8 @@ static void answer(struct conn *c, int status, const void *body, size_t len)
 {
     const struct ab_route *route = c->x.match.route;
 
-    if (status >= 1200 && status <= 1299) { /* said before, and recorded */
-        status -= 1000;
+    if (status >= AB_BUS_REPLAYED) {
+        status -= AB_BUS_REPLAYED;
         c->x.replayed = true;
     }
     if (status < 200 || status > 399) {

@@ -458,6 +458,6 @@ int live_init(struct ab_error *err)
 void live_free(void)
 {
     if (live.started)
-        uv_timer_stop(&live.flush);
+        uv_close((uv_handle_t *)&live.flush, NULL);
     live.started = false;
 }

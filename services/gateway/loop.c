@@ -321,28 +321,35 @@ void loop_run(void)
     uv_run(&gw.loop, UV_RUN_DEFAULT);
 }
 
-static void close_handle(uv_handle_t *handle, void *arg)
+static void close_handles(void)
 {
-    (void)arg;
-    if (!uv_is_closing(handle))
-        uv_close(handle, NULL);
+    uv_handle_t *const handles[] = {
+        (uv_handle_t *)&loop.listener,  (uv_handle_t *)&loop.bus_poll,
+        (uv_handle_t *)&loop.hint_poll, (uv_handle_t *)&loop.prepare,
+        (uv_handle_t *)&loop.more,      (uv_handle_t *)&loop.tick,
+        (uv_handle_t *)&loop.bus_tick,  (uv_handle_t *)&loop.listen_again,
+        (uv_handle_t *)&loop.term,      (uv_handle_t *)&loop.interrupt,
+    };
+    for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++)
+        uv_close(handles[i], NULL);
 }
 
+/* Ours first, then lws closes its own (only lws may), in as many turns as it wants. */
 void loop_free(void)
 {
     if (!loop.initialised)
         return;
-    stop_listening();
-    if (gw.lws) {
-        if (loop.started) /* the bus sockets are about to go */
-            uv_prepare_stop(&loop.prepare);
-        lws_context_destroy(gw.lws);
-        gw.lws = NULL;
+    if (loop.started) {
+        stop_listening();
+        close_handles();
     }
-    uv_walk(&gw.loop, close_handle, NULL);
+    if (gw.lws)
+        lws_context_destroy(gw.lws);
+    gw.lws = NULL;
     while (uv_run(&gw.loop, UV_RUN_DEFAULT) != 0)
         ;
-    (void)uv_loop_close(&gw.loop);
+    if (uv_loop_close(&gw.loop) != 0)
+        ab_log(AB_WARN, "loop.left");
     conn_table_free();
     loop.initialised = loop.started = false;
 }
