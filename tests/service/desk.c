@@ -2,11 +2,11 @@
 #include "desk.h"
 
 #include "base/cleanup.h"
-#include "jobs.h"
-#include "pg.h"
 #include "service/service.h"
-#include "sessions.h"
-#include "transfers.h"
+#include "svc_jobs/jobs.h"
+#include "svc_sessions/sessions.h"
+#include "svc_transfers/transfers.h"
+#include "testlib/pg.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -314,7 +314,8 @@ const char *told(void)
 int64_t new_user(void)
 {
     static int n;
-    return pg_int(owner, "INSERT INTO users (username) VALUES ('user%d') RETURNING id", ++n);
+    pg_exec(owner, "INSERT INTO users (username) VALUES ('user%d')", ++n);
+    return pg_int(owner, "SELECT id FROM users WHERE username = 'user%d'", n);
 }
 
 int64_t new_site(int64_t user)

@@ -1,8 +1,8 @@
 /* desk.h - the three services of jobs behind one desk: requests in, replies out, as JSON
  *
  * A test asks as a client does: method, path with query, JSON body (with ' for ", so that it can be
- * read). The request goes through the descriptors to the right service, each on a connection with the
- * rights of its own role, and the reply comes back as a tree:
+ * read). The request goes through the descriptors to the right service, each on a connection with
+ * the rights of its own role, and the reply comes back as a tree:
  *
  *     assert_int_equal(ask(ada, "POST", "/jobs/", "[{'app_id': %ld, 'workdir': 'a'}]", app), 201);
  *     assert_string_equal(txt("0.state"), "STAGED_IN");
@@ -28,7 +28,9 @@ int desk_close(void **state);
 /* A connection as the owner of the tables: to look, and to arrange what no client can. */
 ab_db_t *desk_db(void);
 
-/* Status of the answer; a body of "" is none. Whoever asks is a user's id, or who(). */
+#define NO_BODY "%s", ""
+
+/* Status of the answer. Whoever asks is a user's id, or who(). */
 struct who {
     int64_t user;
     int64_t token_site; /* a site's token */
@@ -61,8 +63,8 @@ void tick(const char *service, const char *timer);
 int64_t new_user(void);
 int64_t new_site(int64_t user);
 int64_t new_app(int64_t user, int64_t site); /* slots: input (in), more (in), output (out) */
-/* n jobs with workdirs of their own; `fields` are further members, "" none: "'num_nodes': 2". The first id; the
- * others are in ids[] (NULL: not wanted). */
+/* n jobs with workdirs of their own; `fields` are further members, "" none: "'num_nodes': 2". The
+ * first id; the others are in ids[] (NULL: not wanted). */
 int64_t new_jobs(int64_t user, int64_t app, int n, int64_t *ids, const char *fields);
 int64_t new_job(int64_t user, int64_t app, const char *fields);
 int64_t new_batch_job(int64_t user, int64_t site);

@@ -10,19 +10,20 @@ static void a_new_batch_job_waits_for_submission(void **state)
 {
     (void)state;
     int64_t ada = new_user(), site = new_site(ada);
-    assert_int_equal(ask(ada, "POST", "/batch-jobs/",
-                         "{'site_id': %" I ", 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
-                         " 'job_mode': 'mpi', 'filter_tags': {'n': 1}, 'state': 'running', 'scheduler_id': 3,"
-                         " 'partitions': [{'job_mode': 'serial', 'num_nodes': 4}]}",
-                         site),
-                     201);
+    assert_int_equal(
+        ask(ada, "POST", "/batch-jobs/",
+            "{'site_id': %" I ", 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
+            " 'job_mode': 'mpi', 'filter_tags': {'n': 1}, 'state': 'running', 'scheduler_id': 3,"
+            " 'partitions': [{'job_mode': 'serial', 'num_nodes': 4}]}",
+            site),
+        201);
     assert_string_equal(txt("state"), "pending_submission");
     assert_true(is_null("scheduler_id"));
     assert_true(is_null("start_time"));
     assert_int_equal(len("status_info"), 0);
     assert_string_equal(txt("filter_tags.n"), "1");
     assert_string_equal(txt("partitions.0.job_mode"), "serial");
-    assert_int_equal(ask(ada, "GET", path("/batch-jobs/%" I, num("id")), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/batch-jobs/%" I, num("id")), NO_BODY), 200);
     assert_int_equal(num("site_id"), site);
 }
 
@@ -32,14 +33,16 @@ static void an_unknown_or_foreign_site_is_400(void **state)
     int64_t ada = new_user(), bob = new_user(), sites[] = {new_site(bob), 999999};
     for (int i = 0; i < 2; i++)
         assert_int_equal(ask(ada, "POST", "/batch-jobs/",
-                             "{'site_id': %" I ", 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
+                             "{'site_id': %" I
+                             ", 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
                              " 'job_mode': 'mpi'}",
                              sites[i]),
                          400);
-    assert_int_equal(ask(ada, "POST", "/batch-jobs/",
-                         "{'site_id': 1, 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
-                         " 'job_mode': 'both'}"),
-                     422);
+    assert_int_equal(
+        ask(ada, "POST", "/batch-jobs/",
+            "{'site_id': 1, 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
+            " 'job_mode': 'both'}"),
+        422);
 }
 
 static void an_update_touches_only_what_is_sent(void **state)
@@ -47,11 +50,16 @@ static void an_update_touches_only_what_is_sent(void **state)
     (void)state;
     int64_t ada = new_user(), job = new_batch_job(ada, new_site(ada));
     const char *put = path("/batch-jobs/%" I, job);
-    assert_int_equal(ask(ada, "PUT", put, "{'state': 'queued', 'scheduler_id': 1234, 'num_nodes': 99, 'status': 'x'}"), 200);
+    assert_int_equal(
+        ask(ada, "PUT", put,
+            "{'state': 'queued', 'scheduler_id': 1234, 'num_nodes': 99, 'status': 'x'}"),
+        200);
     assert_string_equal(txt("state"), "queued");
     assert_int_equal(num("scheduler_id"), 1234);
     assert_int_equal(num("num_nodes"), 4);
-    assert_int_equal(ask(ada, "PUT", put, "{'start_time': '2026-01-02T03:04:05+01:00', 'status_info': {'a': 1}}"), 200);
+    assert_int_equal(ask(ada, "PUT", put,
+                         "{'start_time': '2026-01-02T03:04:05+01:00', 'status_info': {'a': 1}}"),
+                     200);
     assert_string_equal(txt("start_time"), "2026-01-02T02:04:05");
     assert_string_equal(txt("status_info.a"), "1");
     assert_int_equal(num("scheduler_id"), 1234);
@@ -82,9 +90,11 @@ static void what_is_to_be_deleted_can_only_be_finished(void **state)
 static void a_patch_answers_in_order_of_ids_and_the_last_item_of_an_id_counts(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), a = new_batch_job(ada, site), b = new_batch_job(ada, site);
+    int64_t ada = new_user(), site = new_site(ada), a = new_batch_job(ada, site),
+            b = new_batch_job(ada, site);
     assert_int_equal(ask(ada, "PATCH", "/batch-jobs/",
-                         "[{'id': %" I ", 'state': 'running'}, {'id': %" I ", 'scheduler_id': 5, 'state': 'queued'},"
+                         "[{'id': %" I ", 'state': 'running'}, {'id': %" I
+                         ", 'scheduler_id': 5, 'state': 'queued'},"
                          " {'id': %" I ", 'state': 'submit_failed'}]",
                          b, a, b),
                      200);
@@ -93,9 +103,11 @@ static void a_patch_answers_in_order_of_ids_and_the_last_item_of_an_id_counts(vo
     assert_int_equal(num("0.scheduler_id"), 5);
     assert_string_equal(txt("1.state"), "submit_failed");
     assert_true(is_null("1.scheduler_id"));
-    assert_int_equal(ask(ada, "PATCH", "/batch-jobs/", "[{'id': %" I ", 'state': 'finished'}, {'id': 999999}]", a), 400);
+    assert_int_equal(ask(ada, "PATCH", "/batch-jobs/",
+                         "[{'id': %" I ", 'state': 'finished'}, {'id': 999999}]", a),
+                     400);
     assert_int_equal(num("items.0.index"), 1);
-    assert_int_equal(ask(ada, "GET", path("/batch-jobs/%" I, a), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/batch-jobs/%" I, a), NO_BODY), 200);
     assert_string_equal(txt("state"), "queued");
     assert_int_equal(ask(ada, "PATCH", "/batch-jobs/", "[]"), 200);
     assert_int_equal(len(""), 0);
@@ -104,11 +116,13 @@ static void a_patch_answers_in_order_of_ids_and_the_last_item_of_an_id_counts(vo
 static void batch_jobs_are_listed_by_their_filters(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), a = new_batch_job(ada, site), b = new_batch_job(ada, new_site(ada));
-    assert_int_equal(ask(ada, "PUT", path("/batch-jobs/%" I, a),
-                         "{'state': 'finished', 'scheduler_id': 77, 'start_time': '2026-01-01T00:00',"
-                         " 'end_time': '2026-01-01T01:00'}"),
-                     200);
+    int64_t ada = new_user(), site = new_site(ada), a = new_batch_job(ada, site),
+            b = new_batch_job(ada, new_site(ada));
+    assert_int_equal(
+        ask(ada, "PUT", path("/batch-jobs/%" I, a),
+            "{'state': 'finished', 'scheduler_id': 77, 'start_time': '2026-01-01T00:00',"
+            " 'end_time': '2026-01-01T01:00'}"),
+        200);
     static const struct {
         const char *query;
         int count;
@@ -128,31 +142,34 @@ static void batch_jobs_are_listed_by_their_filters(void **state)
         {"?limit=1", 2},
     };
     for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
-        assert_int_equal(ask(ada, "GET", path("/batch-jobs/%s", tries[i].query), ""), 200);
+        assert_int_equal(ask(ada, "GET", path("/batch-jobs/%s", tries[i].query), NO_BODY), 200);
         assert_int_equal(num("count"), tries[i].count);
     }
-    assert_int_equal(ask(ada, "GET", path("/batch-jobs/?site_id=%" I, site), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/batch-jobs/?site_id=%" I, site), NO_BODY), 200);
     assert_int_equal(num("count"), 1);
-    assert_int_equal(ask(ada, "GET", "/batch-jobs/?ordering=start_time", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/batch-jobs/?ordering=start_time", NO_BODY), 200);
     assert_int_equal(num("results.0.id"), a);
-    assert_int_equal(ask(ada, "GET", "/batch-jobs/?ordering=-start_time", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/batch-jobs/?ordering=-start_time", NO_BODY), 200);
     assert_int_equal(num("results.0.id"), b);
 }
 
 static void a_deleted_batch_job_is_forgotten_by_jobs_and_sessions(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), job = new_job(ada, app, "");
+    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site),
+            job = new_job(ada, app, "");
     int64_t batch_job = new_batch_job(ada, site), session = new_session(ada, site, batch_job);
     move(ada, job, "PREPROCESSED");
-    assert_int_equal(ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"), 200);
-    assert_int_equal(ask(ada, "DELETE", path("/batch-jobs/%" I, batch_job), ""), 204);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, job), ""), 200);
+    assert_int_equal(
+        ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"),
+        200);
+    assert_int_equal(ask(ada, "DELETE", path("/batch-jobs/%" I, batch_job), NO_BODY), 204);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, job), NO_BODY), 200);
     assert_true(is_null("batch_job_id"));
     assert_int_equal(num("session_id"), session);
-    assert_int_equal(ask(ada, "GET", "/sessions/", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/sessions/", NO_BODY), 200);
     assert_true(is_null("results.0.batch_job_id"));
-    assert_int_equal(ask(ada, "DELETE", path("/batch-jobs/%" I, batch_job), ""), 404);
+    assert_int_equal(ask(ada, "DELETE", path("/batch-jobs/%" I, batch_job), NO_BODY), 404);
 }
 
 static void a_stranger_sees_nothing(void **state)
@@ -160,31 +177,36 @@ static void a_stranger_sees_nothing(void **state)
     (void)state;
     int64_t ada = new_user(), bob = new_user(), job = new_batch_job(ada, new_site(ada));
     const char *mine = path("/batch-jobs/%" I, job);
-    assert_int_equal(ask(bob, "GET", mine, ""), 404);
+    assert_int_equal(ask(bob, "GET", mine, NO_BODY), 404);
     assert_int_equal(ask(bob, "PUT", mine, "{'state': 'finished'}"), 404);
-    assert_int_equal(ask(bob, "PATCH", "/batch-jobs/", "[{'id': %" I ", 'state': 'finished'}]", job), 400);
-    assert_int_equal(ask(bob, "DELETE", mine, ""), 404);
-    assert_int_equal(ask(bob, "GET", "/batch-jobs/", ""), 200);
+    assert_int_equal(
+        ask(bob, "PATCH", "/batch-jobs/", "[{'id': %" I ", 'state': 'finished'}]", job), 400);
+    assert_int_equal(ask(bob, "DELETE", mine, NO_BODY), 404);
+    assert_int_equal(ask(bob, "GET", "/batch-jobs/", NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "GET", mine, ""), 200);
+    assert_int_equal(ask(ada, "GET", mine, NO_BODY), 200);
     assert_string_equal(txt("state"), "pending_submission");
 }
 
 static void a_sites_token_is_for_that_site(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), other = new_site(ada), mine = new_batch_job(ada, site);
+    int64_t ada = new_user(), site = new_site(ada), other = new_site(ada),
+            mine = new_batch_job(ada, site);
     int64_t away = new_batch_job(ada, other);
     struct who agent = {.user = ada, .token_site = site};
-    assert_int_equal(ask_as(&agent, "GET", "/batch-jobs/", ""), 200);
+    assert_int_equal(ask_as(&agent, "GET", "/batch-jobs/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
     assert_int_equal(num("results.0.id"), mine);
-    assert_int_equal(ask_as(&agent, "GET", path("/batch-jobs/%" I, away), ""), 404);
+    assert_int_equal(ask_as(&agent, "GET", path("/batch-jobs/%" I, away), NO_BODY), 404);
     assert_int_equal(ask_as(&agent, "PUT", path("/batch-jobs/%" I, away), "{}"), 404);
-    assert_int_equal(ask_as(&agent, "DELETE", path("/batch-jobs/%" I, away), ""), 404);
-    assert_int_equal(ask_as(&agent, "PATCH", "/batch-jobs/", "[{'id': %" I "}, {'id': %" I "}]", mine, away), 400);
+    assert_int_equal(ask_as(&agent, "DELETE", path("/batch-jobs/%" I, away), NO_BODY), 404);
+    assert_int_equal(
+        ask_as(&agent, "PATCH", "/batch-jobs/", "[{'id': %" I "}, {'id': %" I "}]", mine, away),
+        400);
     assert_int_equal(ask_as(&agent, "POST", "/batch-jobs/",
-                            "{'site_id': %" I ", 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
+                            "{'site_id': %" I
+                            ", 'project': 'p', 'queue': 'q', 'num_nodes': 4, 'wall_time_min': 30,"
                             " 'job_mode': 'mpi'}",
                             other),
                      400);

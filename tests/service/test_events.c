@@ -1,9 +1,9 @@
 /* test_events.c - the log of changes of state: lists, totals, the tail behind a cursor */
 #include "desk.h"
-#include "jobs.h"
 #include "pg.h"
 #include "schema/pack.h"
 #include "service/service.h"
+#include "svc_jobs/jobs.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static int64_t counted(int64_t user, const char *query)
 {
-    int status = ask(user, "GET", path("/events/%s", query), "");
+    int status = ask(user, "GET", path("/events/%s", query), NO_BODY);
     if (status != 200)
         fail_msg("%d for %s: %s", status, query, answer());
     return num("count");
@@ -60,9 +60,12 @@ static void events_of_a_batch_job_are_all_events_of_its_jobs(void **state)
     int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), ids[2];
     new_jobs(ada, app, 2, ids, "");
     int64_t batch_job = new_batch_job(ada, site), session = new_session(ada, site, batch_job);
-    assert_int_equal(ask(ada, "PUT", path("/batch-jobs/%" I, batch_job), "{'scheduler_id': 4711}"), 200);
+    assert_int_equal(ask(ada, "PUT", path("/batch-jobs/%" I, batch_job), "{'scheduler_id': 4711}"),
+                     200);
     move(ada, ids[0], "PREPROCESSED");
-    assert_int_equal(ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"), 200);
+    assert_int_equal(
+        ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"),
+        200);
     move(ada, ids[0], "RUNNING");
     move(ada, ids[0], "RUN_DONE");
     assert_int_equal(counted(ada, path("?batch_job_id=%" I, batch_job)), 4);
@@ -80,17 +83,19 @@ static void totals_are_exact_before_and_after_folding(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(counted(ada, "?limit=1"), 30);
         assert_int_equal(counted(ada, "?limit=1&to_state=RUNNING"), 10);
-        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=RUNNING", ""), 200);
+        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=RUNNING", NO_BODY), 200);
         assert_int_equal(num("count"), 10);
-        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=STAGED_IN", ""), 200);
+        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=STAGED_IN", NO_BODY), 200);
         assert_int_equal(num("count"), 0);
         check_books();
         tick("jobs", "fold");
     }
-    assert_int_equal(pg_int(desk_db(), "SELECT count(*) FROM (SELECT FROM job_counts GROUP BY owner_id, site_id, app_id,"
-                                       " state HAVING count(*) > 1) AS d"),
-                     0);
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[0]), ""), 204);
+    assert_int_equal(
+        pg_int(desk_db(),
+               "SELECT count(*) FROM (SELECT FROM job_counts GROUP BY owner_id, site_id, app_id,"
+               " state HAVING count(*) > 1) AS d"),
+        0);
+    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[0]), NO_BODY), 204);
     assert_int_equal(counted(ada, "?limit=1"), 27);
     tick("jobs", "frozen");
 }
@@ -122,7 +127,9 @@ static int tail(int64_t user, const char *since, int limit)
     AB_SET(event_tail, &q, limit);
     ab_pack_request(&body, route, 0, &q, NULL, 0);
     ab_db_t *db = pg_open_as("abies_jobs");
-    assert_int_equal(ab_service_call(&jobs_service, db, NULL, "event.tail", user, NULL, body.data, body.len, &reply), 200);
+    assert_int_equal(ab_service_call(&jobs_service, db, NULL, "event.tail", user, NULL, body.data,
+                                     body.len, &reply),
+                     200);
     assert_int_equal(ab_cursor_find(ab_cursor(reply.data, reply.len), "next", &at), 0);
     assert_int_equal(ab_cursor_str(&at, &text, &n), 0);
     snprintf(cursor, sizeof(cursor), "%.*s", (int)n, text);
@@ -171,19 +178,19 @@ static void since_lists_oldest_first_and_says_where_to_go_on(void **state)
     tail(ada, "", 1);
     int64_t job = new_job(ada, app, "");
     move(ada, job, "PREPROCESSED");
-    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", cursor), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", cursor), NO_BODY), 200);
     assert_int_equal(num("count"), 2);
     assert_string_equal(txt("results.0.from_state"), "CREATED");
     assert_string_equal(txt("results.1.to_state"), "PREPROCESSED");
     char next[64];
     snprintf(next, sizeof(next), "%s", txt("cursor"));
-    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", next), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", next), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
     assert_string_equal(txt("cursor"), next);
-    assert_int_equal(ask(bob, "GET", path("/events/?since=%s", cursor), ""), 200);
+    assert_int_equal(ask(bob, "GET", path("/events/?since=%s", cursor), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "GET", "/events/?since=yesterday", ""), 422);
-    assert_int_equal(ask(ada, "GET", "/events/?since=1-1%27%20OR%201", ""), 422);
+    assert_int_equal(ask(ada, "GET", "/events/?since=yesterday", NO_BODY), 422);
+    assert_int_equal(ask(ada, "GET", "/events/?since=1-1%27%20OR%201", NO_BODY), 422);
 }
 
 static void a_stranger_sees_nothing(void **state)
@@ -202,12 +209,12 @@ static void a_sites_token_sees_its_sites_events(void **state)
     int64_t job = new_job(ada, new_app(ada, site), "");
     new_job(ada, new_app(ada, other), "");
     struct who agent = {.user = ada, .token_site = site};
-    assert_int_equal(ask_as(&agent, "GET", "/events/", ""), 200);
+    assert_int_equal(ask_as(&agent, "GET", "/events/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
     assert_int_equal(num("results.0.job_id"), job);
-    assert_int_equal(ask_as(&agent, "GET", "/events/?limit=0", ""), 200);
+    assert_int_equal(ask_as(&agent, "GET", "/events/?limit=0", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
-    assert_int_equal(ask_as(&agent, "GET", "/events/?since=3-0", ""), 200);
+    assert_int_equal(ask_as(&agent, "GET", "/events/?since=3-0", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
 }
 

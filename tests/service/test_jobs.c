@@ -14,12 +14,14 @@ static void a_created_job_shows_every_field(void **state)
 {
     (void)state;
     int64_t ada = new_user(), app = new_app(ada, new_site(ada));
-    assert_int_equal(ask(ada, "POST", "/jobs/",
-                         "[{'app_id': %" I ", 'workdir': './run//one/', 'tags': {'mass': 1.0, 'ok': true},"
-                         " 'parameters': {'n': 3}, 'data': {'a': [1, null]}, 'num_nodes': '2', 'gpus_per_rank': 1,"
-                         " 'priority': 5, 'retry': {'max_attempts': 3}, 'unknown': 1, 'state': 'FAILED'}]",
-                         app),
-                     201);
+    assert_int_equal(
+        ask(ada, "POST", "/jobs/",
+            "[{'app_id': %" I ", 'workdir': './run//one/', 'tags': {'mass': 1.0, 'ok': true},"
+            " 'parameters': {'n': 3}, 'data': {'a': [1, null]}, 'num_nodes': '2', 'gpus_per_rank': "
+            "1,"
+            " 'priority': 5, 'retry': {'max_attempts': 3}, 'unknown': 1, 'state': 'FAILED'}]",
+            app),
+        201);
     assert_int_equal(len(""), 1);
     assert_string_equal(txt("0.workdir"), "run/one");
     assert_string_equal(txt("0.tags.mass"), "1.0");
@@ -44,8 +46,9 @@ static void a_created_job_shows_every_field(void **state)
 
     char created[16384];
     snprintf(created, sizeof(created), "%s", answer());
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, num("0.id")), ""), 200);
-    assert_int_equal(strncmp(created + 1, answer(), strlen(answer()) - 1), 0); /* the same, byte for byte */
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, num("0.id")), NO_BODY), 200);
+    assert_int_equal(strncmp(created + 1, answer(), strlen(answer()) - 1),
+                     0); /* the same, byte for byte */
     assert_non_null(strstr(txt("last_update"), "+00:00"));
 }
 
@@ -53,23 +56,27 @@ static void the_reply_is_in_the_order_of_the_request(void **state)
 {
     (void)state;
     int64_t ada = new_user(), app = new_app(ada, new_site(ada));
-    assert_int_equal(
-        ask(ada, "POST", "/jobs/",
-            "[{'app_id': %" I ", 'workdir': 'b', 'transfers': {'input': {'location_alias': 'beamline', 'path': '/b'}}},"
-            " {'app_id': %" I ", 'workdir': 'a', 'transfers': {'input': {'location_alias': 'beamline', 'path': '/a'}}},"
-            " {'app_id': %" I ", 'workdir': 'c', 'transfers': {'input': {'location_alias': 'beamline', 'path': '/c'}}}]",
-            app, app, app),
-        201);
+    assert_int_equal(ask(ada, "POST", "/jobs/",
+                         "[{'app_id': %" I ", 'workdir': 'b', 'transfers': {'input': "
+                         "{'location_alias': 'beamline', 'path': '/b'}}},"
+                         " {'app_id': %" I ", 'workdir': 'a', 'transfers': {'input': "
+                         "{'location_alias': 'beamline', 'path': '/a'}}},"
+                         " {'app_id': %" I ", 'workdir': 'c', 'transfers': {'input': "
+                         "{'location_alias': 'beamline', 'path': '/c'}}}]",
+                         app, app, app),
+                     201);
+    static const char *const order[] = {"b", "a", "c"};
     int64_t first = num("0.id");
     for (int i = 0; i < 3; i++) {
-        assert_string_equal(txt(path("%d.workdir", i)), (const char *[]){"b", "a", "c"}[i]);
+        assert_string_equal(txt(path("%d.workdir", i)), order[i]);
         assert_true(i == 0 || num(path("%d.id", i)) > num(path("%d.id", i - 1)));
     }
-    assert_string_equal(pg_text(desk_db(),
-                                "SELECT string_agg(s.workdir || t.remote_path, ' ' ORDER BY s.id) FROM job_specs s"
-                                " JOIN transfer_items t ON t.job_id = s.id WHERE s.id >= %" I,
-                                first),
-                        "b/b a/a c/c");
+    assert_string_equal(
+        pg_text(desk_db(),
+                "SELECT string_agg(s.workdir || t.remote_path, ' ' ORDER BY s.id) FROM job_specs s"
+                " JOIN transfer_items t ON t.job_id = s.id WHERE s.id >= %" I,
+                first),
+        "b/b a/a c/c");
 }
 
 static void nothing_makes_nothing(void **state)
@@ -82,7 +89,8 @@ static void nothing_makes_nothing(void **state)
 static int64_t jobs_of(int64_t user)
 {
     return pg_int(desk_db(),
-                  "SELECT (SELECT count(*) FROM jobs WHERE owner_id = %" I ") + (SELECT count(*) FROM job_specs WHERE"
+                  "SELECT (SELECT count(*) FROM jobs WHERE owner_id = %" I
+                  ") + (SELECT count(*) FROM job_specs WHERE"
                   " owner_id = %" I ") + (SELECT count(*) FROM events WHERE owner_id = %" I ")"
                   " + (SELECT count(*) FROM transfer_items WHERE owner_id = %" I ")",
                   user, user, user, user);
@@ -91,35 +99,42 @@ static int64_t jobs_of(int64_t user)
 static void what_cannot_be_is_refused_in_order_and_named(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada)), foreign = new_app(bob, new_site(bob));
+    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada)),
+            foreign = new_app(bob, new_site(bob));
     int64_t foreign_job = new_job(bob, foreign, "");
 
     /* 2. apps, although parents, workdirs and slots are wrong too */
-    assert_int_equal(ask(ada, "POST", "/jobs/",
-                         "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [999999]},"
-                         " {'app_id': %" I ", 'workdir': 'a', 'transfers': {'x': {'location_alias': 'y', 'path': '/p'}}}]",
-                         app, foreign),
-                     404);
+    assert_int_equal(
+        ask(ada, "POST", "/jobs/",
+            "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [999999]},"
+            " {'app_id': %" I
+            ", 'workdir': 'a', 'transfers': {'x': {'location_alias': 'y', 'path': '/p'}}}]",
+            app, foreign),
+        404);
     assert_string_not_equal(txt("kind"), "not_found");
     assert_int_equal(len("items"), 1);
     assert_int_equal(num("items.0.index"), 1);
     /* 3. parents */
     assert_int_equal(ask(ada, "POST", "/jobs/",
-                         "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [%" I "]}, {'app_id': %" I ", 'workdir': 'a'}]",
+                         "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [%" I
+                         "]}, {'app_id': %" I ", 'workdir': 'a'}]",
                          app, foreign_job, app),
                      404);
     assert_int_equal(num("items.0.index"), 0);
     /* 4. workdirs, as normalised */
     assert_int_equal(ask(ada, "POST", "/jobs/",
-                         "[{'app_id': %" I ", 'workdir': 'a/b'}, {'app_id': %" I ", 'workdir': 'x'},"
+                         "[{'app_id': %" I ", 'workdir': 'a/b'}, {'app_id': %" I
+                         ", 'workdir': 'x'},"
                          " {'app_id': %" I ", 'workdir': 'a//b/'}]",
                          app, app, app),
                      400);
     assert_int_equal(num("items.0.index"), 2);
     /* 5. slots, then aliases */
     assert_int_equal(ask(ada, "POST", "/jobs/",
-                         "[{'app_id': %" I ", 'workdir': 'a', 'transfers': {'nope': {'location_alias': 'beamline',"
-                         " 'path': '/p'}}}, {'app_id': %" I ", 'workdir': 'b', 'transfers': {'input':"
+                         "[{'app_id': %" I
+                         ", 'workdir': 'a', 'transfers': {'nope': {'location_alias': 'beamline',"
+                         " 'path': '/p'}}}, {'app_id': %" I
+                         ", 'workdir': 'b', 'transfers': {'input':"
                          " {'location_alias': 'nowhere', 'path': '/p'}}}]",
                          app, app),
                      400);
@@ -128,12 +143,14 @@ static void what_cannot_be_is_refused_in_order_and_named(void **state)
     assert_non_null(strstr(txt("items.1.reason"), "nowhere"));
     /* a path that is not absolute, a shorthand */
     assert_int_equal(ask(ada, "POST", "/jobs/",
-                         "[{'app_id': %" I ", 'workdir': 'a', 'transfers': {'input': {'location_alias': 'beamline',"
+                         "[{'app_id': %" I
+                         ", 'workdir': 'a', 'transfers': {'input': {'location_alias': 'beamline',"
                          " 'path': 'p'}}}]",
                          app),
                      422);
     assert_int_equal(
-        ask(ada, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': 'a', 'transfers': {'input': 'beamline:/p'}}]", app),
+        ask(ada, "POST", "/jobs/",
+            "[{'app_id': %" I ", 'workdir': 'a', 'transfers': {'input': 'beamline:/p'}}]", app),
         422);
     assert_int_equal(ask(ada, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': '/a'}]", app), 422);
     assert_int_equal(jobs_of(ada), 0);
@@ -158,10 +175,10 @@ static void five_thousand_jobs_are_one_call_and_are_listed_in_pages(void **state
     int64_t ada = new_user(), app = new_app(ada, new_site(ada));
     new_jobs(ada, app, 5000, NULL, "");
     assert_int_equal(len(""), 5000);
-    assert_int_equal(ask(ada, "GET", "/jobs/?limit=3&ordering=-id", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/jobs/?limit=3&ordering=-id", NO_BODY), 200);
     assert_int_equal(num("count"), 5000);
     assert_int_equal(len("results"), 3);
-    assert_int_equal(ask(ada, "GET", "/jobs/", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/jobs/", NO_BODY), 200);
     assert_int_equal(num("count"), 5000);
     assert_true(len("results") <= 1000);
     assert_false(is_null("next"));
@@ -170,7 +187,7 @@ static void five_thousand_jobs_are_one_call_and_are_listed_in_pages(void **state
     assert_int_equal(num(""), 5000);
     new_job(ada, app, "");
     assert_int_equal(ask(ada, "PUT", "/jobs/", "{'num_nodes': 4}"), 400);
-    assert_int_equal(ask(ada, "DELETE", "/jobs/", ""), 204);
+    assert_int_equal(ask(ada, "DELETE", "/jobs/", NO_BODY), 204);
     assert_int_equal(jobs_of(ada), 0);
     check_books();
 }
@@ -202,10 +219,11 @@ static void one_failure_anywhere_leaves_no_job(void **state)
     int nth;
     for (nth = 1; nth < 200; nth++) {
         ab_fault_arm(nth);
-        int status = ask(ada, "POST", "/jobs/",
-                         "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [%" I "], 'transfers': {'input':"
-                         " {'location_alias': 'beamline', 'path': '/p'}}}, {'app_id': %" I ", 'workdir': 'b'}]",
-                         app, parent, app);
+        int status = ask(
+            ada, "POST", "/jobs/",
+            "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [%" I "], 'transfers': {'input':"
+            " {'location_alias': 'beamline', 'path': '/p'}}}, {'app_id': %" I ", 'workdir': 'b'}]",
+            app, parent, app);
         bool fired = ab_fault_fired();
         ab_fault_arm(0);
         if (!fired) {
@@ -225,7 +243,7 @@ static void one_failure_anywhere_leaves_no_job(void **state)
 
 static int64_t counted(int64_t user, const char *query)
 {
-    int status = ask(user, "GET", path("/jobs/%s", query), "");
+    int status = ask(user, "GET", path("/jobs/%s", query), NO_BODY);
     if (status != 200)
         fail_msg("%d for %s: %s", status, query, answer());
     if (there("next") && is_null("next") && !strstr(query, "limit") && !strstr(query, "offset"))
@@ -236,14 +254,18 @@ static int64_t counted(int64_t user, const char *query)
 static void jobs_are_listed_by_their_filters(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), other = new_app(ada, new_site(ada)), ids[4];
+    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site),
+            other = new_app(ada, new_site(ada)), ids[4];
     new_jobs(ada, app, 4, ids, "'tags': {'k': 'v:w', 'n': 1}");
-    int64_t child = new_job(ada, other, path("'parent_ids': [%" I ", %" I "], 'tags': {'k': 'x'}", ids[0], ids[1]));
+    int64_t child = new_job(
+        ada, other, path("'parent_ids': [%" I ", %" I "], 'tags': {'k': 'x'}", ids[0], ids[1]));
     move(ada, ids[2], "PREPROCESSED");
     move(ada, ids[3], "FAILED");
     int64_t batch_job = new_batch_job(ada, site);
     assert_int_equal(ask(ada, "PUT", path("/jobs/%" I, ids[2]),
-                         "{'batch_job_id': %" I ", 'pending_file_cleanup': false, 'workdir': 'Zed/x_y'}", batch_job),
+                         "{'batch_job_id': %" I
+                         ", 'pending_file_cleanup': false, 'workdir': 'Zed/x_y'}",
+                         batch_job),
                      200);
 
     assert_int_equal(counted(ada, ""), 5);
@@ -254,7 +276,8 @@ static void jobs_are_listed_by_their_filters(void **state)
     assert_int_equal(counted(ada, path("?app_id=%" I, app)), 4);
     assert_int_equal(counted(ada, "?app_id=0"), 5);
     assert_int_equal(counted(ada, path("?site_id=%" I, site)), 4);
-    assert_int_equal(counted(ada, path("?site_id=%" I "&state=FAILED&state=PREPROCESSED", site)), 2);
+    assert_int_equal(counted(ada, path("?site_id=%" I "&state=FAILED&state=PREPROCESSED", site)),
+                     2);
     assert_int_equal(counted(ada, "?state=AWAITING_PARENTS"), 1);
     assert_int_equal(counted(ada, "?state__ne=STAGED_IN"), 3);
     assert_int_equal(counted(ada, path("?batch_job_id=%" I, batch_job)), 1);
@@ -280,10 +303,10 @@ static void jobs_are_listed_by_their_filters(void **state)
     assert_int_equal(num("results.0.id"), ids[0]);
     assert_int_equal(counted(ada, "?ordering=-last_update&limit=1"), 5);
     assert_int_equal(num("results.0.id"), ids[2]);
-    assert_int_equal(ask(ada, "GET", "/jobs/?ordering=app_id", ""), 422);
-    assert_int_equal(ask(ada, "GET", "/jobs/?state=NOPE", ""), 422);
-    assert_int_equal(ask(ada, "GET", "/jobs/?limit=-1", ""), 422);
-    assert_int_equal(ask(ada, "GET", "/jobs/?limit=100001", ""), 422);
+    assert_int_equal(ask(ada, "GET", "/jobs/?ordering=app_id", NO_BODY), 422);
+    assert_int_equal(ask(ada, "GET", "/jobs/?state=NOPE", NO_BODY), 422);
+    assert_int_equal(ask(ada, "GET", "/jobs/?limit=-1", NO_BODY), 422);
+    assert_int_equal(ask(ada, "GET", "/jobs/?limit=100001", NO_BODY), 422);
 }
 
 static void last_update_filters_have_microseconds(void **state)
@@ -309,29 +332,31 @@ static void each_item_of_a_patch_has_its_own_keys(void **state)
     (void)state;
     int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[4];
     new_jobs(ada, app, 4, ids, "'tags': {'a': 'b'}, 'data': {'x': 1}, 'return_code': 7");
-    assert_int_equal(ask(ada, "PATCH", "/jobs/",
-                         "[{'id': %" I ", 'state': 'STAGED_IN', 'num_nodes': 3},"
-                         " {'id': %" I ", 'state': 'PREPROCESSED', 'data': {'y': 2}},"
-                         " {'id': %" I ", 'return_code': null, 'tags': {}, 'serialized_exception': 'E'},"
-                         " {'id': '%" I "', 'state': null, 'state_message': 'ignored', 'app_id': 9, 'parent_ids': [1]}]",
-                         ids[0], ids[1], ids[2], ids[3]),
-                     200);
+    assert_int_equal(
+        ask(ada, "PATCH", "/jobs/",
+            "[{'id': %" I ", 'state': 'STAGED_IN', 'num_nodes': 3},"
+            " {'id': %" I ", 'state': 'PREPROCESSED', 'data': {'y': 2}},"
+            " {'id': %" I ", 'return_code': null, 'tags': {}, 'serialized_exception': 'E'},"
+            " {'id': '%" I
+            "', 'state': null, 'state_message': 'ignored', 'app_id': 9, 'parent_ids': [1]}]",
+            ids[0], ids[1], ids[2], ids[3]),
+        200);
     assert_int_equal(num(""), 4);
     assert_string_equal(history_of(ids[0]), "CREATED>STAGED_IN");
     assert_string_equal(history_of(ids[1]), "CREATED>STAGED_IN STAGED_IN>PREPROCESSED");
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[0]), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[0]), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 3);
     assert_int_equal(num("data.x"), 1);
     assert_int_equal(num("return_code"), 7);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[1]), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[1]), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 1);
     assert_false(there("data.x"));
     assert_int_equal(num("data.y"), 2);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[2]), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[2]), NO_BODY), 200);
     assert_true(is_null("return_code"));
     assert_int_equal(len("tags"), 0);
     assert_string_equal(txt("serialized_exception"), "E");
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[3]), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[3]), NO_BODY), 200);
     assert_string_equal(txt("tags.a"), "b");
     assert_int_equal(num("app_id"), app);
     assert_int_equal(len("parent_ids"), 0);
@@ -345,8 +370,9 @@ static void a_patch_with_a_wrong_id_changes_nothing_and_names_it(void **state)
     int64_t foreign = new_job(bob, new_app(bob, new_site(bob)), "");
     new_jobs(ada, app, 2, ids, "");
     assert_int_equal(ask(ada, "PATCH", "/jobs/",
-                         "[{'id': %" I ", 'state': 'FAILED'}, {'id': %" I ", 'state': 'FAILED'}, {'id': 999999}]", ids[0],
-                         foreign),
+                         "[{'id': %" I ", 'state': 'FAILED'}, {'id': %" I
+                         ", 'state': 'FAILED'}, {'id': 999999}]",
+                         ids[0], foreign),
                      400);
     assert_int_equal(len("items"), 2);
     assert_int_equal(num("items.0.index"), 1);
@@ -355,31 +381,35 @@ static void a_patch_with_a_wrong_id_changes_nothing_and_names_it(void **state)
     assert_string_equal(state_of(ids[0]), "STAGED_IN");
     assert_string_equal(state_of(foreign), "STAGED_IN");
 
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I "}, {'id': %" I "}, {'id': %" I "}]", ids[0], ids[1], ids[0]),
+    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I "}, {'id': %" I "}, {'id': %" I "}]",
+                         ids[0], ids[1], ids[0]),
                      400);
     assert_int_equal(num("items.0.index"), 2);
     assert_int_equal(ask(ada, "PUT", "/jobs/999999", "{'state': 'FAILED'}"), 400);
     assert_int_equal(ask(ada, "PATCH", "/jobs/", "[]"), 200);
     assert_int_equal(num(""), 0);
     assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'state': 'FAILED'}]"), 422);
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I ", 'num_nodes': null}]", ids[0]), 422);
+    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I ", 'num_nodes': null}]", ids[0]),
+                     422);
     assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I ", 'num_nodes': 0}]", ids[0]), 422);
 }
 
 static void a_batch_job_must_be_there(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), site = new_site(ada), job = new_job(ada, new_app(ada, site), "");
+    int64_t ada = new_user(), bob = new_user(), site = new_site(ada),
+            job = new_job(ada, new_app(ada, site), "");
     int64_t foreign = new_batch_job(bob, new_site(bob)), mine = new_batch_job(ada, site);
     const char *put = path("/jobs/%" I, job);
-    assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': %" I ", 'state': 'FAILED'}", foreign), 400);
+    assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': %" I ", 'state': 'FAILED'}", foreign),
+                     400);
     assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': 999999}"), 400);
     assert_string_equal(state_of(job), "STAGED_IN");
     assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': %" I "}", mine), 200);
-    assert_int_equal(ask(ada, "GET", put, ""), 200);
+    assert_int_equal(ask(ada, "GET", put, NO_BODY), 200);
     assert_int_equal(num("batch_job_id"), mine);
     assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': null}"), 200);
-    assert_int_equal(ask(ada, "GET", put, ""), 200);
+    assert_int_equal(ask(ada, "GET", put, NO_BODY), 200);
     assert_true(is_null("batch_job_id"));
 }
 
@@ -391,9 +421,9 @@ static void a_put_by_filter_changes_all_matches(void **state)
     int64_t other = new_job(ada, app, "'tags': {'mass': 1.0}");
     assert_int_equal(ask(ada, "PUT", "/jobs/?tags=mass:2.0", "{'num_nodes': 128}"), 200);
     assert_int_equal(num(""), 3);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, other), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, other), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 1);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[2]), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[2]), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 128);
     assert_int_equal(ask(ada, "PUT", "/jobs/?tags=mass:3.0", "{'num_nodes': 128}"), 200);
     assert_int_equal(num(""), 0);
@@ -407,12 +437,14 @@ static void one_failure_anywhere_leaves_no_half_patch(void **state)
 {
     (void)state;
     int64_t ada = new_user(), app = new_app(ada, new_site(ada)), parent = new_job(ada, app, "");
-    int64_t child = new_job(ada, app, path("'parent_ids': [%" I "]", parent)), other = new_job(ada, app, "");
+    int64_t child = new_job(ada, app, path("'parent_ids': [%" I "]", parent)),
+            other = new_job(ada, app, "");
     int nth;
     for (nth = 1; nth < 200; nth++) {
         ab_fault_arm(nth);
         int status = ask(ada, "PATCH", "/jobs/",
-                         "[{'id': %" I ", 'state': 'JOB_FINISHED'}, {'id': %" I ", 'num_nodes': 2, 'tags': {'a': 1}}]",
+                         "[{'id': %" I ", 'state': 'JOB_FINISHED'}, {'id': %" I
+                         ", 'num_nodes': 2, 'tags': {'a': 1}}]",
                          parent, other);
         bool fired = ab_fault_fired();
         ab_fault_arm(0);
@@ -440,14 +472,16 @@ static void a_held_job_survives_deletion_and_the_answer_is_204(void **state)
     new_jobs(ada, app, 3, ids, "");
     move(ada, ids[0], "PREPROCESSED");
     int64_t session = new_session(ada, site, 0);
-    assert_int_equal(ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 9, 'filter_tags': {}}"), 200);
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[0]), ""), 204);
+    assert_int_equal(
+        ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 9, 'filter_tags': {}}"),
+        200);
+    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[0]), NO_BODY), 204);
     assert_string_equal(state_of(ids[0]), "PREPROCESSED held");
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[1]), ""), 204);
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[1]), ""), 404);
-    assert_int_equal(ask(ada, "GET", path("/events/?job_id=%" I, ids[1]), ""), 200);
+    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[1]), NO_BODY), 204);
+    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[1]), NO_BODY), 404);
+    assert_int_equal(ask(ada, "GET", path("/events/?job_id=%" I, ids[1]), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "DELETE", "/jobs/", ""), 204);
+    assert_int_equal(ask(ada, "DELETE", "/jobs/", NO_BODY), 204);
     assert_int_equal(counted(ada, ""), 1);
     check_books();
 }
@@ -459,7 +493,7 @@ static void deletion_by_state_leaves_the_other_states(void **state)
     new_jobs(ada, app, 4, ids, "");
     move(ada, ids[1], "FAILED");
     move(ada, ids[3], "FAILED");
-    assert_int_equal(ask(ada, "DELETE", "/jobs/?state=FAILED", ""), 204);
+    assert_int_equal(ask(ada, "DELETE", "/jobs/?state=FAILED", NO_BODY), 204);
     assert_int_equal(counted(ada, ""), 2);
     assert_int_equal(num("results.0.id"), ids[0]);
     assert_int_equal(num("results.1.id"), ids[2]);
@@ -476,19 +510,23 @@ static void cancelling_fails_what_does_not_run_and_asks_for_what_does(void **sta
     move(ada, ids[0], "RUNNING");
     move(ada, ids[1], "JOB_FINISHED");
     assert_int_equal(ask(ada, "POST", "/jobs/cancel", "{}"), 422);
-    assert_int_equal(ask(ada, "POST", "/jobs/cancel?tags=c:d", "{'reason': 'wrong \\'input\\''}"), 200);
+    assert_int_equal(ask(ada, "POST", "/jobs/cancel?tags=c:d", "{'reason': 'wrong \\'input\\''}"),
+                     200);
     assert_int_equal(num("cancelled"), 2);
     assert_int_equal(num("requested"), 1);
     assert_string_equal(state_of(ids[0]), "RUNNING");
     assert_string_equal(state_of(ids[1]), "JOB_FINISHED");
     assert_string_equal(history_of(ids[2]), "CREATED>STAGED_IN STAGED_IN>FAILED:cancelled");
-    assert_string_equal(pg_text(desk_db(), "SELECT data->>'reason' FROM events WHERE job_id = %" I " AND to_state = 'FAILED'", ids[2]),
+    assert_string_equal(pg_text(desk_db(),
+                                "SELECT data->>'reason' FROM events WHERE job_id = %" I
+                                " AND to_state = 'FAILED'",
+                                ids[2]),
                         "wrong \"input\"");
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[0]), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[0]), NO_BODY), 200);
     assert_true(at("cancel")->b);
-    assert_int_equal(ask(ada, "POST", path("/jobs/%" I "/cancel", ids[2]), ""), 200);
+    assert_int_equal(ask(ada, "POST", path("/jobs/%" I "/cancel", ids[2]), NO_BODY), 200);
     assert_int_equal(num("cancelled"), 0);
-    assert_int_equal(ask(ada, "POST", "/jobs/999999/cancel", ""), 404);
+    assert_int_equal(ask(ada, "POST", "/jobs/999999/cancel", NO_BODY), 404);
     check_books();
 }
 
@@ -497,18 +535,19 @@ static void cancelling_fails_what_does_not_run_and_asks_for_what_does(void **sta
 static void a_stranger_sees_and_changes_nothing(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada)), job = new_job(ada, app, "");
+    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada)),
+            job = new_job(ada, app, "");
     const char *mine = path("/jobs/%" I, job);
-    assert_int_equal(ask(bob, "GET", mine, ""), 404);
+    assert_int_equal(ask(bob, "GET", mine, NO_BODY), 404);
     assert_int_equal(ask(bob, "PUT", mine, "{'state': 'FAILED'}"), 400);
-    assert_int_equal(ask(bob, "DELETE", mine, ""), 404);
-    assert_int_equal(ask(bob, "POST", path("/jobs/%" I "/cancel", job), ""), 404);
+    assert_int_equal(ask(bob, "DELETE", mine, NO_BODY), 404);
+    assert_int_equal(ask(bob, "POST", path("/jobs/%" I "/cancel", job), NO_BODY), 404);
     assert_int_equal(ask(bob, "PATCH", "/jobs/", "[{'id': %" I ", 'state': 'FAILED'}]", job), 400);
     assert_int_equal(ask(bob, "PUT", path("/jobs/?id=%" I, job), "{'state': 'FAILED'}"), 200);
     assert_int_equal(num(""), 0);
-    assert_int_equal(ask(bob, "POST", path("/jobs/cancel?id=%" I, job), ""), 200);
+    assert_int_equal(ask(bob, "POST", path("/jobs/cancel?id=%" I, job), NO_BODY), 200);
     assert_int_equal(num("cancelled"), 0);
-    assert_int_equal(ask(bob, "DELETE", "/jobs/", ""), 204);
+    assert_int_equal(ask(bob, "DELETE", "/jobs/", NO_BODY), 204);
     assert_int_equal(counted(bob, ""), 0);
     assert_int_equal(counted(bob, path("?id=%" I "&app_id=%" I, job, app)), 0);
     assert_string_equal(state_of(job), "STAGED_IN");
@@ -520,26 +559,31 @@ static void a_sites_token_touches_only_jobs_of_its_site(void **state)
     int64_t ada = new_user(), site = new_site(ada), other = new_site(ada), app = new_app(ada, site);
     int64_t far = new_app(ada, other), job = new_job(ada, app, ""), away = new_job(ada, far, "");
     struct who agent = {.user = ada, .token_site = site};
-    assert_int_equal(ask_as(&agent, "GET", "/jobs/", ""), 200);
+    assert_int_equal(ask_as(&agent, "GET", "/jobs/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
-    assert_int_equal(ask_as(&agent, "GET", "/jobs/?limit=1&offset=1", ""), 200);
+    assert_int_equal(ask_as(&agent, "GET", "/jobs/?limit=1&offset=1", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
-    assert_int_equal(ask_as(&agent, "GET", path("/jobs/?limit=1&offset=1&site_id=%" I, other), ""), 200);
+    assert_int_equal(
+        ask_as(&agent, "GET", path("/jobs/?limit=1&offset=1&site_id=%" I, other), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask_as(&agent, "GET", path("/jobs/%" I, away), ""), 404);
+    assert_int_equal(ask_as(&agent, "GET", path("/jobs/%" I, away), NO_BODY), 404);
     assert_int_equal(ask_as(&agent, "PUT", path("/jobs/%" I, away), "{'state': 'FAILED'}"), 400);
-    assert_int_equal(ask_as(&agent, "DELETE", path("/jobs/%" I, away), ""), 404);
-    assert_int_equal(ask_as(&agent, "POST", path("/jobs/%" I "/cancel", away), ""), 404);
-    assert_int_equal(
-        ask_as(&agent, "PATCH", "/jobs/", "[{'id': %" I ", 'state': 'FAILED'}, {'id': %" I "}]", job, away), 400);
+    assert_int_equal(ask_as(&agent, "DELETE", path("/jobs/%" I, away), NO_BODY), 404);
+    assert_int_equal(ask_as(&agent, "POST", path("/jobs/%" I "/cancel", away), NO_BODY), 404);
+    assert_int_equal(ask_as(&agent, "PATCH", "/jobs/",
+                            "[{'id': %" I ", 'state': 'FAILED'}, {'id': %" I "}]", job, away),
+                     400);
     assert_int_equal(num("items.0.id"), away);
-    assert_int_equal(ask_as(&agent, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': 'z'}]", far), 404);
-    assert_int_equal(
-        ask_as(&agent, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': 'z', 'parent_ids': [%" I "]}]", app, away), 404);
+    assert_int_equal(ask_as(&agent, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': 'z'}]", far),
+                     404);
+    assert_int_equal(ask_as(&agent, "POST", "/jobs/",
+                            "[{'app_id': %" I ", 'workdir': 'z', 'parent_ids': [%" I "]}]", app,
+                            away),
+                     404);
     assert_int_equal(ask_as(&agent, "PUT", "/jobs/", "{'state': 'PREPROCESSED'}"), 200);
     assert_int_equal(num(""), 1);
     assert_string_equal(state_of(away), "STAGED_IN");
-    assert_int_equal(ask_as(&agent, "DELETE", "/jobs/", ""), 204);
+    assert_int_equal(ask_as(&agent, "DELETE", "/jobs/", NO_BODY), 204);
     assert_string_equal(state_of(away), "STAGED_IN");
 }
 

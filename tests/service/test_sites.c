@@ -10,7 +10,8 @@ static void a_new_site_has_all_fields_and_equal_dates(void **state)
 {
     (void)state;
     int64_t ada = new_user();
-    assert_int_equal(ask(ada, "POST", "/sites/", "{'name': 'theta', 'path': '/projects//x/'}"), 201);
+    assert_int_equal(ask(ada, "POST", "/sites/", "{'name': 'theta', 'path': '/projects//x/'}"),
+                     201);
     assert_string_equal(txt("name"), "theta");
     assert_string_equal(txt("path"), "/projects/x");
     assert_true(is_null("globus_endpoint_id"));
@@ -50,7 +51,9 @@ static void any_put_refreshes_the_site_and_changes_only_what_is_sent(void **stat
 
     assert_int_equal(ask(ada, "PUT", put, "{}"), 200);
     assert_true(strcmp(txt("last_refresh"), before) > 0);
-    assert_int_equal(ask(ada, "PUT", put, "{'globus_endpoint_id': '%s', 'owner_id': 77, 'unknown': [1]}", uuid), 200);
+    assert_int_equal(
+        ask(ada, "PUT", put, "{'globus_endpoint_id': '%s', 'owner_id': 77, 'unknown': [1]}", uuid),
+        200);
     assert_string_equal(txt("globus_endpoint_id"), "0e8f9c9a-11dd-4c2b-b0d1-112233445566");
     assert_string_equal(txt("transfer_locations.archive"), "local://localhost/a");
     assert_int_equal(ask(ada, "PUT", put, "{'allowed_projects': ['a', 'b']}"), 200);
@@ -68,19 +71,19 @@ static void sites_are_listed_by_their_filters(void **state)
     assert_int_equal(ask(ada, "POST", "/sites/", "{'name': 'a', 'path': '/home/a'}"), 201);
     int64_t a = num("id");
     assert_int_equal(ask(ada, "POST", "/sites/", "{'name': 'b', 'path': '/work/b'}"), 201);
-    assert_int_equal(ask(ada, "GET", "/sites/", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/sites/", NO_BODY), 200);
     assert_int_equal(num("count"), 2);
     assert_int_equal(num("results.0.id"), a);
-    assert_int_equal(ask(ada, "GET", "/sites/?name=b", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/sites/?name=b", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
-    assert_int_equal(ask(ada, "GET", "/sites/?path=ome", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/sites/?path=ome", NO_BODY), 200);
     assert_int_equal(num("results.0.id"), a);
-    assert_int_equal(ask(ada, "GET", path("/sites/?id=%" I "&limit=0&offset=0", a), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/sites/?id=%" I "&limit=0&offset=0", a), NO_BODY), 200);
     assert_int_equal(num("count"), 1);
     assert_int_equal(len("results"), 0);
-    assert_int_equal(ask(ada, "GET", "/sites/?last_refresh_after=2100-01-01T00:00", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/sites/?last_refresh_after=2100-01-01T00:00", NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "GET", "/sites/?offset=1&limit=1", ""), 200);
+    assert_int_equal(ask(ada, "GET", "/sites/?offset=1&limit=1", NO_BODY), 200);
     assert_int_equal(num("count"), 2);
     assert_int_equal(len("results"), 1);
 }
@@ -90,26 +93,30 @@ static void a_site_takes_all_that_is_its_along(void **state)
     (void)state;
     int64_t ada = new_user(), site = new_site(ada), other = new_site(ada), app = new_app(ada, site);
     int64_t kept = new_job(ada, new_app(ada, other), "");
-    int64_t job = new_job(ada, app, "'transfers': {'input': {'location_alias': 'beamline', 'path': '/x'}}");
+    int64_t job =
+        new_job(ada, app, "'transfers': {'input': {'location_alias': 'beamline', 'path': '/x'}}");
     move(ada, job, "PREPROCESSED");
     int64_t batch_job = new_batch_job(ada, site), session = new_session(ada, site, batch_job);
-    assert_int_equal(ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"), 200);
+    assert_int_equal(
+        ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"),
+        200);
     assert_int_equal(len(""), 1);
     move(ada, job, "RUNNING");
 
-    assert_int_equal(ask(ada, "DELETE", path("/sites/%" I, site), ""), 204);
-    assert_int_equal(ask(ada, "GET", path("/sites/%" I, site), ""), 404);
+    assert_int_equal(ask(ada, "DELETE", path("/sites/%" I, site), NO_BODY), 204);
+    assert_int_equal(ask(ada, "GET", path("/sites/%" I, site), NO_BODY), 404);
     assert_string_equal(txt("kind"), "not_found");
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, job), ""), 404);
-    assert_int_equal(ask(ada, "GET", path("/apps/%" I, app), ""), 404);
-    assert_int_equal(ask(ada, "GET", path("/batch-jobs/%" I, batch_job), ""), 404);
-    assert_int_equal(ask(ada, "PUT", path("/sessions/%" I, session), ""), 404);
-    assert_int_equal(ask(ada, "GET", path("/events/?job_id=%" I, job), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, job), NO_BODY), 404);
+    assert_int_equal(ask(ada, "GET", path("/apps/%" I, app), NO_BODY), 404);
+    assert_int_equal(ask(ada, "GET", path("/batch-jobs/%" I, batch_job), NO_BODY), 404);
+    assert_int_equal(ask(ada, "PUT", path("/sessions/%" I, session), NO_BODY), 404);
+    assert_int_equal(ask(ada, "GET", path("/events/?job_id=%" I, job), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, kept), ""), 200);
-    assert_int_equal(pg_int(desk_db(), "SELECT count(*) FROM transfer_items WHERE job_id = %" I, job), 0);
+    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, kept), NO_BODY), 200);
+    assert_int_equal(
+        pg_int(desk_db(), "SELECT count(*) FROM transfer_items WHERE job_id = %" I, job), 0);
     check_books();
-    assert_int_equal(ask(ada, "DELETE", path("/sites/%" I, site), ""), 404);
+    assert_int_equal(ask(ada, "DELETE", path("/sites/%" I, site), NO_BODY), 404);
 }
 
 static void the_backlog_is_a_sum_by_state(void **state)
@@ -121,7 +128,7 @@ static void the_backlog_is_a_sum_by_state(void **state)
     move(ada, ids[1], "RESTART_READY");
     move(ada, ids[2], "RUNNING");
     new_batch_job(ada, site);
-    assert_int_equal(ask(ada, "GET", path("/sites/%" I "/backlog", site), ""), 200);
+    assert_int_equal(ask(ada, "GET", path("/sites/%" I "/backlog", site), NO_BODY), 200);
     assert_int_equal(num("site_id"), site);
     assert_int_equal(num("jobs.STAGED_IN"), 1);
     assert_int_equal(num("runnable.jobs"), 2);
@@ -136,13 +143,13 @@ static void a_stranger_sees_nothing(void **state)
     (void)state;
     int64_t ada = new_user(), bob = new_user(), site = new_site(ada);
     const char *mine = path("/sites/%" I, site);
-    assert_int_equal(ask(bob, "GET", mine, ""), 404);
+    assert_int_equal(ask(bob, "GET", mine, NO_BODY), 404);
     assert_int_equal(ask(bob, "PUT", mine, "{'name': 'stolen'}"), 404);
-    assert_int_equal(ask(bob, "DELETE", mine, ""), 404);
-    assert_int_equal(ask(bob, "GET", path("/sites/%" I "/backlog", site), ""), 404);
-    assert_int_equal(ask(bob, "GET", path("/sites/?id=%" I, site), ""), 200);
+    assert_int_equal(ask(bob, "DELETE", mine, NO_BODY), 404);
+    assert_int_equal(ask(bob, "GET", path("/sites/%" I "/backlog", site), NO_BODY), 404);
+    assert_int_equal(ask(bob, "GET", path("/sites/?id=%" I, site), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "GET", mine, ""), 200);
+    assert_int_equal(ask(ada, "GET", mine, NO_BODY), 200);
 }
 
 static void a_sites_token_is_for_that_site(void **state)
@@ -150,13 +157,13 @@ static void a_sites_token_is_for_that_site(void **state)
     (void)state;
     int64_t ada = new_user(), site = new_site(ada), other = new_site(ada);
     struct who agent = {.user = ada, .token_site = site};
-    assert_int_equal(ask_as(&agent, "GET", "/sites/", ""), 200);
+    assert_int_equal(ask_as(&agent, "GET", "/sites/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
     assert_int_equal(num("results.0.id"), site);
-    assert_int_equal(ask_as(&agent, "GET", path("/sites/%" I, other), ""), 404);
+    assert_int_equal(ask_as(&agent, "GET", path("/sites/%" I, other), NO_BODY), 404);
     assert_int_equal(ask_as(&agent, "PUT", path("/sites/%" I, other), "{}"), 404);
     assert_int_equal(ask_as(&agent, "PUT", path("/sites/%" I, site), "{}"), 200);
-    assert_int_equal(ask_as(&agent, "GET", path("/sites/%" I "/backlog", other), ""), 404);
+    assert_int_equal(ask_as(&agent, "GET", path("/sites/%" I "/backlog", other), NO_BODY), 404);
 }
 
 static void a_repeated_create_makes_one_site(void **state)
