@@ -21,6 +21,7 @@
 #define TAKE_AT_ONCE 256
 #define QUIET_MS 300 /* what was sent before our DISCONNECT arrived may still be under way */
 #define REFUSAL_LOG_MS 60000
+#define RENEW_MS 3000
 
 struct gateway {
     uint64_t serial; /* never used twice: a reply for a connection that is gone finds none */
@@ -28,8 +29,9 @@ struct gateway {
     zsock_t *dealer;
     void *socket;
     int64_t heard_ms, refused_ms;
-    bool wanted;    /* still in the answer of the resolver */
-    bool announced; /* our READY or DISCONNECT went out since the link was made */
+    int64_t made_ms; /* when `dealer` was made */
+    bool wanted;     /* still in the answer of the resolver */
+    bool announced;  /* our READY or DISCONNECT went out since the link was made */
     bool up;
 };
 
@@ -72,6 +74,30 @@ static void gateway_destroy(struct gateway **self_p)
     *self_p = NULL;
 }
 
+static int gateway_open(ab_replica_t *self, struct gateway *g)
+{
+    g->dealer = ab_socket_new(ZMQ_DEALER);
+    g->socket = zsock_resolve(g->dealer);
+    g->made_ms = ab_now_ms();
+    g->announced = false;
+    zsock_set_immediate(g->dealer, 1);
+    if (self->cert)
+        ab_socket_use_curve(g->dealer, self->cert, self->server_key);
+    if (ab_socket_connect(g->dealer, g->endpoint) < 0) {
+        ab_log(AB_WARN, "bus.connect.failed", AB_KV("gateway", g->endpoint),
+               AB_KV("error", zmq_strerror(errno)));
+        return -1;
+    }
+    (void)ab_socket_connect(self->pub, g->hint_endpoint);
+    return 0;
+}
+
+static void gateway_close(ab_replica_t *self, struct gateway *g)
+{
+    (void)zmq_disconnect(zsock_resolve(self->pub), g->hint_endpoint);
+    zsock_destroy(&g->dealer);
+}
+
 static void gateway_add(ab_replica_t *self, const char *endpoint)
 {
     AB_AUTO(gateway_destroy) struct gateway *g = calloc(1, sizeof(*g));
@@ -86,21 +112,11 @@ static void gateway_add(ab_replica_t *self, const char *endpoint)
         return; /* tried again when the names are next looked up */
 
     g->serial = ++self->serials;
+    g->wanted = true;
     snprintf(g->endpoint, sizeof(g->endpoint), "%s", endpoint);
     hint_endpoint(endpoint, g->hint_endpoint, sizeof(g->hint_endpoint));
-    g->dealer = ab_socket_new(ZMQ_DEALER);
-    g->socket = zsock_resolve(g->dealer);
-    g->wanted = true;
-    zsock_set_immediate(g->dealer, 1);
-    if (self->cert)
-        ab_socket_use_curve(g->dealer, self->cert, self->server_key);
-    if (ab_socket_connect(g->dealer, g->endpoint) < 0) {
-        ab_log(AB_WARN, "bus.connect.failed", AB_KV("gateway", g->endpoint),
-               AB_KV("error", zmq_strerror(errno)));
-        return;
-    }
-    (void)ab_socket_connect(self->pub, g->hint_endpoint);
-    self->gateways[self->n_gateways++] = AB_TAKE(g);
+    if (gateway_open(self, g) == 0)
+        self->gateways[self->n_gateways++] = AB_TAKE(g);
 }
 
 static void gateway_remove(ab_replica_t *self, size_t i)
@@ -108,7 +124,7 @@ static void gateway_remove(ab_replica_t *self, size_t i)
     struct gateway *g = self->gateways[i];
 
     ab_log(AB_INFO, "bus.gateway.removed", AB_KV("gateway", g->endpoint));
-    (void)zmq_disconnect(zsock_resolve(self->pub), g->hint_endpoint);
+    gateway_close(self, g);
     self->gateways[i] = self->gateways[--self->n_gateways];
     gateway_destroy(&g);
 }
@@ -144,6 +160,21 @@ static void follow_names(ab_replica_t *self)
     free(now);
 }
 
+/* libzmq never calls again after its key was refused, yet the key may be allowed by now: a link
+ * that has brought nothing for long is made anew. */
+static void renew(ab_replica_t *self, struct gateway *g, int64_t now)
+{
+    int64_t patience = 2 * self->dead_ms > RENEW_MS ? 2 * self->dead_ms : RENEW_MS;
+    int64_t since = g->heard_ms > g->made_ms ? g->heard_ms : g->made_ms;
+
+    if (now - since < patience)
+        return;
+    zsock_set_linger(g->dealer, 0);
+    gateway_close(self, g);
+    g->serial = ++self->serials; /* replies to what came on the old one find nobody */
+    (void)gateway_open(self, g);
+}
+
 /* Up, down, and away: an address that its name has lost is left only when it is silent too, because
  * a name server may tell some of many addresses at a time. */
 static void watch_gateways(ab_replica_t *self, int64_t now)
@@ -158,8 +189,10 @@ static void watch_gateways(ab_replica_t *self, int64_t now)
         g->up = heard;
         if (!g->wanted && !heard)
             gateway_remove(self, i);
+        else if (!heard)
+            renew(self, g, now);
         else
-            up += heard;
+            up++;
     }
     atomic_store(&self->n_up, up);
 }

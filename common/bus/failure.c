@@ -65,8 +65,8 @@ static int read_items(struct ab_cursor map, struct ab_arena *arena, struct ab_er
 
     if (ab_cursor_find(map, "items", &at) < 0 || ab_cursor_nil(&at) == 1)
         return 0;
-    if (ab_cursor_array(&at, &n) < 0 || n > MAX_ITEMS)
-        return -1;
+    if (ab_cursor_array(&at, &n) < 0 || n > MAX_ITEMS || n > (size_t)(at.end - at.at))
+        return -1; /* more than there are bytes */
     if (n == 0)
         return 0;
     out->items = ab_alloc(arena, n, sizeof(out->items[0]));
