@@ -3,7 +3,7 @@
 -- name: site_create
 INSERT INTO sites (owner_id, name, path, globus_endpoint_id, backfill_windows, queued_jobs, optional_batch_job_params,
                    allowed_projects, allowed_queues, transfer_locations)
-VALUES (:owner_id, :name, :path, :globus_endpoint_id::text::uuid, :backfill_windows::json, :queued_jobs::json,
+VALUES (:owner_id, :name, :path, :globus_endpoint_id::uuid, :backfill_windows::json, :queued_jobs::json,
         :optional_batch_job_params::json, :allowed_projects::json, :allowed_queues::json, :transfer_locations::jsonb)
 RETURNING id, name, path, globus_endpoint_id, backfill_windows, queued_jobs, optional_batch_job_params,
           allowed_projects, allowed_queues, transfer_locations, last_refresh, creation_date;
@@ -19,7 +19,7 @@ WHERE  id = :site_id AND owner_id = :owner_id AND (:token_site::bigint = 0 OR id
 UPDATE sites
 SET    name                      = coalesce(:name, name),
        path                      = coalesce(:path, path),
-       globus_endpoint_id        = CASE WHEN :set_globus_endpoint_id THEN :globus_endpoint_id::text::uuid
+       globus_endpoint_id        = CASE WHEN :set_globus_endpoint_id THEN :globus_endpoint_id::uuid
                                         ELSE globus_endpoint_id END,
        backfill_windows          = coalesce(:backfill_windows::json, backfill_windows),
        queued_jobs               = coalesce(:queued_jobs::json, queued_jobs),
