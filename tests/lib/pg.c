@@ -218,7 +218,7 @@ void pg_exec(ab_db_t *db, const char *format, ...)
 
 const char *pg_text(ab_db_t *db, const char *format, ...)
 {
-    static char kept[65536];
+    static _Thread_local char kept[65536];
     va_list args;
     va_start(args, format);
     char *text = format_text(format, args);
