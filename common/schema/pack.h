@@ -62,7 +62,8 @@ int ab_cursor_find(struct ab_cursor map, const char *key, struct ab_cursor *valu
 int ab_unpack_item(struct ab_cursor *at, const struct ab_schema *schema, unsigned role, ab_arena_t *arena,
                    void *item, struct ab_error *err);
 
-/* ---- msgpack -> JSON in pieces, no tree: for replies of any size to clients of any speed
+/* ---- msgpack -> JSON in pieces, no tree: for replies of any size to clients of any speed. A frame of no byte
+ * is null.
  * 1 done, 0 call again with a fresh buffer, -1 broken input. A long string is cut between pieces. */
 struct ab_walk {
     const uint8_t *at, *end;
@@ -74,7 +75,7 @@ struct ab_walk {
     int depth;
     const uint8_t *text; /* rest of a string or JSON ext that did not fit */
     size_t text_left;
-    bool text_json;
+    bool text_json, begun;
 };
 void ab_walk_start(struct ab_walk *self, const void *bytes, size_t len);
 int ab_walk_json(struct ab_walk *self, char **out, char *out_end); /* needs at least 512 bytes of room */

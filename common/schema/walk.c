@@ -220,7 +220,13 @@ static int put_between(struct ab_walk *self, char **out, bool *key)
 int ab_walk_json(struct ab_walk *self, char **out, char *out_end)
 {
     struct ab_cursor at = {self->at, self->end, false};
-    bool first = self->depth == -1 && !self->text && self->at != self->end;
+    bool first = !self->begun;
+    self->begun = true;
+    if (first && at.at == at.end) {
+        memcpy(*out, "null", 4);
+        *out += 4;
+        return 1;
+    }
     for (;;) {
         if (self->text && !put_text(self, out, out_end))
             break;
