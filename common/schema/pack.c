@@ -119,11 +119,14 @@ void ab_pack_from(struct ab_buf *out, const struct ab_schema *schema, int first,
     for (int i = first; i < schema->n_fields; i++) {
         if (!is_packed(schema, role, head, i))
             continue;
-        ab_pack_str(out, schema->fields[i].name);
-        if ((head->has >> i & 1) && !(head->null >> i & 1))
-            ab_pack_field(out, &schema->fields[i], item);
-        else
+        const struct ab_field *field = &schema->fields[i];
+        ab_pack_str(out, field->name);
+        if (!(head->has >> i & 1) || (head->null >> i & 1))
             ab_pack_nil(out);
+        else if (field->kind == AB_TIME && role != AB_OUT) /* how it prints is of no matter there */
+            ab_pack_time(out, *(const int64_t *)((const char *)item + field->offset), true);
+        else
+            ab_pack_field(out, field, item);
     }
 }
 
