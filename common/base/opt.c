@@ -73,16 +73,30 @@ static int unknown(const struct ab_opt *options, const char *arg, struct ab_erro
                 : ab_fail(err, AB_EINVAL, "unknown option `%.80s`; see --help", arg);
 }
 
-static void list_add(struct ab_opt_list *list, const char *value)
+/* Lists live as long as the process and stay reachable, so that no leak checker minds. */
+struct kept {
+    struct kept *next;
+    const char *v[];
+};
+
+/* An argument gives at most one value: room for all of them at the first. */
+static void list_add(const struct scan *s, struct ab_opt_list *list, const char *value)
 {
-    const char **v = realloc(list->v, (list->n + 1) * sizeof(*v));
-    if (!v)
-        abort();
-    list->v = v;
+    static struct kept *all;
+    if (!list->v) {
+        size_t most = (size_t)(s->end - s->in) + 1;
+        struct kept *kept = calloc(1, sizeof(*kept) + (most + 1) * sizeof(kept->v[0]));
+        if (!kept)
+            abort();
+        kept->next = all;
+        all = kept;
+        list->v = kept->v;
+    }
     list->v[list->n++] = value;
 }
 
-static int store(const struct ab_opt *o, const char *value, struct ab_error *err)
+static int store(const struct scan *s, const struct ab_opt *o, const char *value,
+                 struct ab_error *err)
 {
     switch (o->kind) {
     case AB_OPT_KIND_FLAG:
@@ -92,7 +106,7 @@ static int store(const struct ab_opt *o, const char *value, struct ab_error *err
         *(const char **)o->out = value;
         return 0;
     case AB_OPT_KIND_LIST:
-        list_add(o->out, value);
+        list_add(s, o->out, value);
         return 0;
     case AB_OPT_KIND_INT:
         if (ab_parse_i64(value, strlen(value), INT64_MIN, INT64_MAX, o->out) < 0)
@@ -111,13 +125,13 @@ static int with_value(struct scan *s, const struct ab_opt *o, const char *inside
 {
     if (o->kind == AB_OPT_KIND_FLAG)
         return inside ? ab_fail(err, AB_EINVAL, "option --%s takes no value", o->name)
-                      : store(o, NULL, err);
+                      : store(s, o, NULL, err);
     if (!inside && s->in < s->end)
         inside = *s->in++;
     if (!inside)
         return ab_fail(err, AB_EINVAL, "option --%s needs a value (%s)", o->name,
                        o->value ? o->value : "");
-    return store(o, inside, err);
+    return store(s, o, inside, err);
 }
 
 /* -abVALUE: flags, then at most one option with a value */
@@ -129,7 +143,7 @@ static int letters(struct scan *s, const char *arg, struct ab_error *err)
             return unknown(s->options, arg, err);
         if (o->kind != AB_OPT_KIND_FLAG)
             return with_value(s, o, p[1] ? p + 1 : NULL, err);
-        (void)store(o, NULL, err);
+        (void)store(s, o, NULL, err);
     }
     return 0;
 }

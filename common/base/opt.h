@@ -20,7 +20,7 @@
 
 struct ab_opt_list {
     const char *
-        *v; /* borrowed from argv; the array is malloc'ed once and lives as long as the process */
+        *v; /* borrowed from argv; the array lives as long as the process */
     size_t n;
 };
 
