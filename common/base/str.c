@@ -70,16 +70,45 @@ struct unit {
     int64_t factor;
 };
 
-/* Digits, then one of the units; a lone 0 needs none. */
+/* ".25" as a part of `whole`; 0 if there is none. *p moves behind it. */
+static int fraction(const char **p, int64_t whole, int64_t *out)
+{
+    int64_t part = whole;
+    const char *digit = *p + 1;
+    *out = 0;
+    if (**p != '.')
+        return 0;
+    size_t n = strspn(digit, "0123456789");
+    if (n == 0 || n > 6)
+        return -1;
+    for (*p = digit + n; n > 0; n--, digit++) {
+        part /= 10;
+        *out += part * (*digit - '0');
+    }
+    return 0;
+}
+
+/* Digits (and a fraction), then one of the units; a lone 0 needs none. */
 static int with_unit(const char *text, const struct unit *units, int64_t *out)
 {
     size_t digits = strspn(text, "0123456789");
-    int64_t n;
+    int64_t n, part;
     if (digits == 0 || ab_parse_i64(text, digits, 0, INT64_MAX, &n) < 0)
         return -1;
-    for (; units->name; units++)
-        if (strcmp(text + digits, units->name) == 0 || (n == 0 && !text[digits]))
-            return __builtin_mul_overflow(n, units->factor, out) ? -1 : 0;
+    if (n == 0 && !text[digits]) {
+        *out = 0;
+        return 0;
+    }
+    for (; units->name; units++) {
+        const char *rest = text + digits;
+        if (fraction(&rest, units->factor, &part) < 0)
+            return -1;
+        if (strcmp(rest, units->name) == 0)
+            return __builtin_mul_overflow(n, units->factor, out)
+                           || __builtin_add_overflow(*out, part, out)
+                       ? -1
+                       : 0;
+    }
     return -1;
 }
 

@@ -13,7 +13,7 @@ bool ab_str_ends(const char *text, const char *suffix);
 /* A whole decimal integer, nothing around it, in [min, max]. 0 or -1. */
 int ab_parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64_t *out);
 
-/* "250ms" "30s" "5m" "48h" -> milliseconds; "64MiB" "512kB" -> bytes. 0 or -1. */
+/* "250ms" "30s" "1.5h" "2d" -> milliseconds; "64MiB" "512kB" -> bytes. 0 or -1. */
 int ab_parse_duration(const char *text, int64_t *ms);
 int ab_parse_size(const char *text, int64_t *bytes);
 

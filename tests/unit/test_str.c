@@ -63,6 +63,10 @@ static void durations_and_sizes_need_a_unit_that_we_know(void **state)
     assert_int_equal(n, 250);
     assert_int_equal(ab_parse_duration("48h", &n), 0);
     assert_int_equal(n, 48 * 3600000LL);
+    assert_int_equal(ab_parse_duration("6.2s", &n), 0);
+    assert_int_equal(n, 6200);
+    assert_int_equal(ab_parse_duration("0.25h", &n), 0);
+    assert_int_equal(n, 900000);
     assert_int_equal(ab_parse_duration("0", &n), 0);
     assert_int_equal(n, 0);
     assert_int_equal(ab_parse_size("64MiB", &n), 0);
@@ -71,8 +75,9 @@ static void durations_and_sizes_need_a_unit_that_we_know(void **state)
     assert_int_equal(n, 512000);
     assert_int_equal(ab_parse_size("17", &n), 0);
     assert_int_equal(n, 17);
-    static const char *const bad[] = {
-        "", "s", "5", "5 s", "-5s", "5S", "1.5h", "5sec", "9223372036854775807h"};
+    static const char *const bad[] = {"",    "s",          "5",    "5 s",
+                                      "-5s", "5S",         "1.h",  ".5h",
+                                      "1.5", "1.1234567s", "5sec", "9223372036854775807h"};
     for (size_t i = 0; i < AB_COUNT(bad); i++)
         assert_int_equal(ab_parse_duration(bad[i], &n), -1);
     assert_int_equal(ab_parse_size("64mib", &n), -1);
