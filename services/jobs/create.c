@@ -7,7 +7,6 @@
 
 #include "bad.h"
 #include "base/cleanup.h"
-#include "base/fault.h"
 #include "create.sql.h"
 #include "lifecycle/lifecycle.h"
 #include "plan.h"
@@ -117,8 +116,6 @@ int job_create(struct ab_call *call, struct ab_error *err)
     if (fetch(call, &plan, err) < 0 || plan_check(call, &plan, err) < 0
         || rows_insert(call, &plan, err) < 0)
         return -1;
-    if (ab_fault("job.create.before_commit"))
-        return ab_fail(err, AB_EBUSY, "job.create stopped before COMMIT (injected)");
 
     call->events = true;
     ab_record_ids(call, plan.ids, plan.n);
