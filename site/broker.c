@@ -69,8 +69,7 @@ static const struct {
 static int add_module(struct broker *b, const char *name, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free)
-    struct ab_buf program = {0},
-                  log = {0}, endpoint = {0}, pid = {0}, site = {0};
+    struct ab_buf program = {0}, log = {0}, endpoint = {0}, pid = {0}, site = {0};
 
     ab_buf_printf(&program, "abies-module-%s", name);
     const char *path = ab_find_program(program.data);

@@ -23,6 +23,7 @@
 #define WAIT_MAX_MS 60000
 #define PUT_WAIT_MS 20000
 #define EARLY_MAX 64
+#define HEALTH_MS 1000
 
 /* Answers to module_send that came while a module_call was waiting for its own. */
 struct early {
@@ -45,6 +46,8 @@ struct module {
     struct early early[EARLY_MAX];
     size_t n_early;
     int64_t next_ms;
+    char health[2048]; /* what was last said, and when the next may be */
+    int64_t health_ms;
     bool woken, stopping, closing,
         gone; /* stopping: asked to end; closing: in close(); gone: the broker */
 };
@@ -215,8 +218,13 @@ int module_drain(struct module *m, const char *target, int64_t timeout_ms, struc
 
 void module_health(struct module *m, const char *json)
 {
-    if (!m->gone)
-        (void)ab_link_send(m->link, WIRE_HEALTH, 0, json, strlen(json));
+    int64_t now = ab_now_ms();
+
+    if (m->gone || now < m->health_ms || strcmp(json, m->health) == 0)
+        return;
+    snprintf(m->health, sizeof(m->health), "%s", json);
+    m->health_ms = now + HEALTH_MS;
+    (void)ab_link_send(m->link, WIRE_HEALTH, 0, json, strlen(json));
 }
 
 /* ------------------------------------------------------------------ descriptors */

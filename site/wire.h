@@ -26,6 +26,7 @@
 #define WIRE_PID "ABIES_BROKER_PID"
 #define WIRE_BEAT_MS 1000
 #define WIRE_DEAD_MS 15000
+#define WIRE_MAX ((size_t)48 << 20) /* below what a socket takes */
 
 struct wire_text {
     const char *p;
