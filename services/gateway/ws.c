@@ -289,6 +289,24 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
         ws_close(c, WS_POLICY, "the first frame must be text: the token");
 }
 
+/* wslay ends a few violations with an empty close frame; the peer shall hear 1002 each time. */
+static void violation(struct conn *c)
+{
+    static const unsigned char protocol_error[] = {0x88, 2, 1002 >> 8, 1002 & 0xff};
+    struct ws *ws = c->ws;
+
+    if (ws->sent > 0) { /* in the middle of a frame: nothing can be said */
+        conn_kill(c);
+        return;
+    }
+    while (ws->count)
+        ring_pop(ws);
+    conn_write(c, protocol_error, sizeof(protocol_error));
+    c->closing = c->linger = true;
+    c->until_ms = ab_now_ms() + CLOSE_MS;
+    conn_wake(c);
+}
+
 void ws_input(struct conn *c, const char *bytes, size_t n)
 {
     struct ws *ws = c->ws;
@@ -300,7 +318,7 @@ void ws_input(struct conn *c, const char *bytes, size_t n)
     ws->in = NULL;
     ws->in_len = 0;
     if (rc != 0) {
-        conn_kill(c);
+        violation(c);
         return;
     }
     if (wslay_event_want_write(ws->wslay) || ws->close_queued

@@ -9,6 +9,7 @@
  * reply says what came: {verb, user, username, scopes, site, key, uuid, try, trace, peer, bytes}.
  * Further: FOLDER/rows     a number: list verbs (job.list) give so many rows, in pages of 1,000
  *   FOLDER/events   lines "xid id job_id site_id app_id state": what event.tail gives
+ *   FOLDER/data     JSON: the `data` of each of these events
  *   FOLDER/seen     gets a line "verb instance try uuid key" for each request
  *   FOLDER/token.key  made when missing; key.list gives its public half
  * Lines on stdin: hint TOPIC OWNER [jti] | notice OWNER HEX | stop. */
@@ -221,7 +222,7 @@ struct logged {
     char state[40];
 };
 
-static void pack_event(struct ab_buf *out, const struct logged *e)
+static void pack_event(struct ab_buf *out, const struct logged *e, const struct ab_buf *data)
 {
     char cursor[64];
 
@@ -238,7 +239,10 @@ static void pack_event(struct ab_buf *out, const struct logged *e)
     ab_pack_str(out, "to_state");
     ab_pack_str(out, e->state);
     ab_pack_str(out, "data");
-    ab_pack_json(out, "{\"a\":[1]}", 9);
+    if (data->len)
+        ab_pack_json(out, data->data, data->len);
+    else
+        ab_pack_json(out, "{\"a\":[1]}", 9);
     pack_pair(out, "site_id", e->site);
     pack_pair(out, "app_id", e->app);
     ab_pack_str(out, "tags");
@@ -253,6 +257,7 @@ static void reply_events(struct ab_buf *out, const struct ab_task_info *t)
     size_t n_since = 0;
     int64_t limit = 1000;
     AB_AUTO(ab_buf_free) struct ab_buf text = slurp("events");
+    AB_AUTO(ab_buf_free) struct ab_buf data = slurp("data");
     AB_AUTO(ab_buf_free) struct ab_buf rows = {0};
     uint64_t xid = 0;
     int64_t id = 0;
@@ -281,7 +286,7 @@ static void reply_events(struct ab_buf *out, const struct ab_task_info *t)
             break;
         last = e;
         if (given[0]) {
-            pack_event(&rows, &e);
+            pack_event(&rows, &e, &data);
             n++;
         }
     }
