@@ -6,6 +6,8 @@
 #       executable NAME, in bin/ (or libexec/abies/ with LIBEXEC), in the build tree as after install.
 #   ab_test(NAME     SOURCES test_x.c  [SQL x.sql]  [LINK base]  [EXTERNAL ...]  [LABEL unit])
 #       cmocka program, run by ctest under its label.
+#   ab_pytest(NAME test_x.py  LABEL  [VAR=value ...])
+#       Python test, run by the system's Python, which has the modules; with these variables set.
 include_guard()
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -129,4 +131,13 @@ function(ab_test name)
     target_link_libraries(${name} PRIVATE ${ARG_LINK} ${ARG_EXTERNAL} PkgConfig::cmocka Threads::Threads m)
     add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
     set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 300)
+endfunction()
+
+function(ab_pytest name file label)
+    find_program(AB_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+    if(NOT AB_PYTHON)
+        return()
+    endif()
+    add_test(NAME ${name} COMMAND "${AB_PYTHON}" -m pytest -q -p no:cacheprovider "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+    set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;${ARGN}")
 endfunction()
