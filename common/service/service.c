@@ -35,6 +35,7 @@ static const struct ab_setting common_settings[] = {
     {"gateways", AB_CONF_LIST, "tcp://127.0.0.1:7440",
      "bus addresses of the gateways; hints go to the next port"},
     {"curve_dir", AB_CONF_TEXT, NULL, "folder with our key pair and the gateways' public key"},
+    {"plain_bus", AB_CONF_BOOL, "false", "no CURVE on the bus: for tests on one host only"},
     {"database_url", AB_CONF_SECRET, NULL, "PostgreSQL, with this service's own role"},
     {"workers", AB_CONF_INT, "4", "threads, each with a connection of its own"},
     {"log_level", AB_CONF_TEXT, "info", "debug, info, warn or error"},
@@ -271,13 +272,19 @@ static int open_workers(struct process *self, struct ab_error *err)
 
 static int open_replica(struct process *self, struct ab_error *err)
 {
+    bool plain = ab_conf_bool(self->conf, "plain_bus");
+    const char *curve_dir = ab_conf_text(self->conf, "curve_dir");
+    if (!plain && !curve_dir)
+        return ab_fail(err, AB_EINVAL,
+                       "curve_dir is not set: it names the folder that "
+                       "`abies-admin keys init` makes");
     int capacity = self->service->capacity ? self->service->capacity : 4 * self->n_workers;
     struct ab_replica_options options = {
         .service = self->service->name,
         .instance = self->instance,
         .capacity = capacity,
         .gateways = ab_conf_list(self->conf, "gateways"),
-        .curve_dir = ab_conf_text(self->conf, "curve_dir"),
+        .curve_dir = plain ? NULL : curve_dir,
         .beat_ms = ab_conf_ms(self->conf, "beat"),
         .dead_ms = ab_conf_ms(self->conf, "dead"),
     };
@@ -333,9 +340,9 @@ static void close_process(struct process *self)
         ab_replica_stop(self->replica);
     for (int i = 0; i < self->n_threads; i++)
         pthread_join(self->threads[i], NULL);
+    ab_health_destroy(&self->health); /* it asks all the others how they are */
     timers_stop(&self->timers);
     hold_free(&self->hold);
-    ab_health_destroy(&self->health);
     ab_replica_destroy(&self->replica);
     for (int i = 0; self->workers && i <= self->n_workers; i++) {
         ab_db_close(&self->workers[i].db);

@@ -56,8 +56,9 @@ struct ab_verb {
      * ab_record_ids: called with them in a fresh transaction when the same request comes again.
      * NULL: replies are small. */
     int (*replay)(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
-    bool no_transaction; /* slow things (a remote login, a password hash): no BEGIN around the
-                            handler */
+    /* Slow things (a remote login, a password hash): no BEGIN around the handler, each statement
+     * for itself. Not recorded, and it may run twice: write it so that this is harmless. */
+    bool no_transaction;
     /* Slow things of a verb that has a transaction: runs once, in front of it. -1 answers at once.
      */
     ab_handler_f *before;

@@ -214,23 +214,34 @@ static int run_transaction(struct ab_call *call, ab_handler_f *handler, struct a
     }
 }
 
-static int run_plain(struct ab_call *call, const struct ab_verb *verb, bool needs_db,
-                     struct ab_error *err)
+static int attempt_plain(struct ab_call *call, const struct ab_verb *verb, struct ab_error *err)
 {
     start_attempt(call);
-    if (needs_db && make_ready(call, err) < 0)
-        return -1;
     if (has_fault(call, "before_begin"))
         return ab_fail(err, AB_EBUSY, "injected in front of the handler");
     int rc = verb->handler(call, err);
-    request_rollback(call); /* a transaction that the handler left open */
     return rc < 0 ? -1 : check_reply(call, err);
+}
+
+/* Each statement is its own transaction. A handler that lost its connection on the way runs again:
+ * it is written so that twice is harmless, because the gateway may send a request twice as well. */
+static int run_plain(struct ab_call *call, const struct ab_verb *verb, struct ab_error *err)
+{
+    for (int tries = 1;; tries++) {
+        *err = (struct ab_error){0};
+        if (make_ready(call, err) < 0)
+            return -1;
+        int rc = attempt_plain(call, verb, err);
+        request_rollback(call); /* a transaction that the handler left open */
+        if (rc >= 0 || !again(call, tries, err))
+            return rc;
+    }
 }
 
 static int run_verb(struct ab_call *call, const struct ab_verb *verb, struct ab_error *err)
 {
     if (verb->no_transaction)
-        return run_plain(call, verb, true, err);
+        return run_plain(call, verb, err);
     if (verb->before) {
         start_attempt(call);
         if (make_ready(call, err) < 0 || verb->before(call, err) < 0)
@@ -303,7 +314,7 @@ static int dispatch(struct ab_call *call, const struct ask *ask, struct ab_error
     struct ab_worker *self = call->worker;
     const struct ab_verb *verb = worker_verb(&own, ask->verb);
     if (verb)
-        return run_plain(call, verb, false, err);
+        return attempt_plain(call, verb, err);
     verb = worker_verb(self->service, ask->verb);
     call->route = verb ? ab_route_of_verb(ask->verb) : NULL;
     if (!call->route)
