@@ -7,6 +7,7 @@
 #include "app.h"
 
 #include "app.sql.h"
+#include "bad.h"
 #include "notice.h"
 #include <inttypes.h>
 #include <string.h>
@@ -122,6 +123,8 @@ int app_delete_jobs(struct ab_call *call, int64_t app_id, struct ab_error *err)
 {
     ab_bind_int(call, "app_id", app_id);
     for (;;) {
+        if (check_time(call, err) < 0)
+            return -1;
         PGresult *r = ab_run(call, &SQL_app_jobs_delete, err);
         if (!r)
             return -1;

@@ -1,6 +1,7 @@
 /* bad.c - which items of a bulk call are to blame */
 #include "bad.h"
 
+#include "base/clock.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,15 @@ struct ab_ids place_ids(struct ab_call *call, const struct place *places, size_t
         if (i == 0 || places[i].id != places[i - 1].id)
             ids.v[ids.n++] = places[i].id;
     return ids;
+}
+
+int check_time(const struct ab_call *call, struct ab_error *err)
+{
+    if (ab_now_ms() < call->deadline_ms)
+        return 0;
+    return ab_fail(
+        err, AB_ETIMEOUT,
+        "too many jobs for one request: nothing was changed; do it in parts, by filters");
 }
 
 void bind_texts(struct ab_call *call, const char *name, const char *const *texts, size_t n)

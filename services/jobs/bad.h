@@ -36,6 +36,10 @@ const struct place *place_find(const struct place *places, size_t n, int64_t id)
 /* Distinct ids, ascending, of sorted places. */
 struct ab_ids place_ids(struct ab_call *call, const struct place *places, size_t n);
 
+/* For loops over batches: -1 (504) when the call's time is up. Nobody waits for the rest; all is
+ * rolled back. */
+int check_time(const struct ab_call *call, struct ab_error *err);
+
 /* Bind an array of texts. */
 void bind_texts(struct ab_call *call, const char *name, const char *const *texts, size_t n);
 

@@ -5,6 +5,7 @@
  */
 #include "cancel.h"
 
+#include "bad.h"
 #include "job.sql.h"
 #include "lifecycle/lifecycle.h"
 #include "match.h"
@@ -111,7 +112,7 @@ int job_cancel_where(struct ab_call *call, struct ab_error *err)
         return ab_fail(err, AB_ESCHEMA,
                        "without a filter this would cancel all your jobs; say which ones");
     do {
-        if (match_ids(call, "", last, BATCH, &found, err) < 0)
+        if (check_time(call, err) < 0 || match_ids(call, "", last, BATCH, &found, err) < 0)
             return -1;
         if (found.n == 0)
             break;

@@ -285,7 +285,8 @@ int job_delete_where(struct ab_call *call, struct ab_error *err)
     int64_t last = 0;
 
     do {
-        if (match_ids(call, "AND j.session_id IS NULL", last, DELETE_BATCH, &found, err) < 0)
+        if (check_time(call, err) < 0
+            || match_ids(call, "AND j.session_id IS NULL", last, DELETE_BATCH, &found, err) < 0)
             return -1;
         if (found.n == 0)
             break;
