@@ -106,18 +106,8 @@ static int start_modules(struct broker *b, struct ab_error *err)
 static void on_change(void *arg, const char *name)
 {
     struct broker *b = arg;
-    struct ab_ward_status status;
 
-    for (size_t i = 0; ab_supervise_status(b->modules, i, &status); i++) {
-        if (strcmp(status.name, name) != 0)
-            continue;
-        if (status.pid)
-            ab_log(AB_INFO, "module.started", AB_KV("module", name),
-                   AB_KV("pid", (int64_t)status.pid));
-        else
-            ab_log(b->stopping ? AB_INFO : AB_WARN, "module.ended", AB_KV("module", name),
-                   AB_KV("exit", status.last_exit), AB_KV("restarts", status.restarts));
-    }
+    (void)name;
     health_change(b->health);
 }
 

@@ -185,8 +185,41 @@ int64_t hook_watch(hook_t *self, int64_t now_ms)
     return TERM_MS;
 }
 
-static int read_result(const hook_t *self, ab_arena_t *arena, struct hook_result *out,
-                       struct ab_error *err)
+static void add_member(struct ab_buf *out, const char *key, const struct ab_value *value)
+{
+    ab_buf_char(out, out->len ? ',' : '{');
+    ab_buf_json_str(out, key, strlen(key));
+    ab_buf_char(out, ':');
+    ab_value_write(out, value);
+}
+
+/* What the hook names is set, null removes, the rest of the job's object stays. */
+static int merge(const struct ab_value *result, const char *key, struct ab_bytes old,
+                 ab_arena_t *arena, struct ab_bytes *out, struct ab_error *err)
+{
+    const struct ab_value *change = ab_value_get(result, key);
+    const struct ab_value *now = old.n ? ab_value_parse(arena, old.p, old.n, NULL) : NULL;
+    AB_AUTO(ab_buf_free) struct ab_buf json = {0};
+
+    if (!change)
+        return 0;
+    if (change->type != AB_V_MAP)
+        return ab_fail(err, AB_EINVAL, "`%s` in the hook's result file is not an object", key);
+    for (size_t i = 0; now && now->type == AB_V_MAP && i < now->n; i++)
+        if (!ab_value_get(change, now->keys[i]))
+            add_member(&json, now->keys[i], &now->items[i]);
+    for (size_t i = 0; i < change->n; i++)
+        if (change->items[i].type != AB_V_NULL)
+            add_member(&json, change->keys[i], &change->items[i]);
+    ab_buf_str(&json, json.len ? "}" : "{}");
+    if (json.failed)
+        return ab_fail(err, AB_ETOOBIG, "`%s` in the hook's result file is too large", key);
+    *out = (struct ab_bytes){ab_memdup(arena, json.data, json.len), json.len};
+    return 0;
+}
+
+static int read_result(const hook_t *self, const struct job *job, ab_arena_t *arena,
+                       struct hook_result *out, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf text = {0};
     const char *name = ab_app_hook_names[self->which];
@@ -202,22 +235,14 @@ static int read_result(const hook_t *self, ab_arena_t *arena, struct hook_result
     if (out->state && ab_enum_find(&ab_enum_job_state, out->state, strlen(out->state)) < 0)
         return ab_fail(err, AB_EINVAL, "the %s hook asks for a state that does not exist: %.40s",
                        name, out->state);
-    static const char *const keys[] = {"data", "tags"};
-    struct ab_bytes *const into[] = {&out->data, &out->tags};
-    for (size_t i = 0; i < AB_COUNT(keys); i++) {
-        const struct ab_value *member = ab_value_get(v, keys[i]);
-        if (!member)
-            continue;
-        if (member->type != AB_V_MAP)
-            return ab_fail(err, AB_EINVAL, "the %s hook's `%s` is not an object", name, keys[i]);
-        AB_AUTO(ab_buf_free) struct ab_buf json = {0};
-        ab_value_write(&json, member);
-        *into[i] = (struct ab_bytes){ab_memdup(arena, json.data, json.len), json.len};
-    }
-    return 0;
+    return merge(v, "data", job->data, arena, &out->data, err) < 0
+                   || merge(v, "tags", job->tags, arena, &out->tags, err) < 0
+               ? -1
+               : 0;
 }
 
-int hook_result(hook_t *self, ab_arena_t *arena, struct hook_result *out, struct ab_error *err)
+int hook_result(hook_t *self, const struct job *job, ab_arena_t *arena, struct hook_result *out,
+                struct ab_error *err)
 {
     const char *name = ab_app_hook_names[self->which];
     int status;
@@ -237,7 +262,7 @@ int hook_result(hook_t *self, ab_arena_t *arena, struct hook_result *out, struct
                        -code);
     if (code > 0)
         return ab_fail(err, AB_EINVAL, "the %s hook ended with status %d; see " LOG, name, code);
-    return read_result(self, arena, out, err);
+    return read_result(self, job, arena, out, err);
 }
 
 /* ------------------------------------------------------------------ after a crash of ours */

@@ -22,13 +22,14 @@ int hook_fd(const hook_t *self); /* pidfd: readable when it has ended */
 /* Ends it when its time is over; ms until the next look. */
 int64_t hook_watch(hook_t *self, int64_t now_ms);
 
-/* When hook_fd is readable. What it asks for, in the arena; state NULL: the default. AB_EINVAL: it
- * failed, and why. */
+/* When hook_fd is readable. What it asks for, in the arena. AB_EINVAL: it failed, and why. */
 struct hook_result {
-    const char *state;
-    struct ab_bytes data, tags; /* n == 0: unchanged */
+    const char *state; /* NULL: the default */
+    struct ab_bytes data,
+        tags; /* the job's objects with the hook's members in them; n == 0: unchanged */
 };
-int hook_result(hook_t *self, ab_arena_t *arena, struct hook_result *out, struct ab_error *err);
+int hook_result(hook_t *self, const struct job *job, ab_arena_t *arena, struct hook_result *out,
+                struct ab_error *err);
 
 /* Ends the groups of hooks that a killed module left, by their pid files. */
 void hook_end_leftovers(const char *folder);

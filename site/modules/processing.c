@@ -173,7 +173,7 @@ static void end_job(struct module *m, struct processing *p, struct held *one)
     const char *now = steps[step_of(job)].next;
 
     module_unwatch(m, hook_fd(one->hook));
-    if (hook_result(one->hook, arena, &result, &err) < 0)
+    if (hook_result(one->hook, job, arena, &result, &err) < 0)
         fail_job(m, p, job, err.text);
     else if (result.state && strcmp(result.state, ab_enum_job_state.names[job->state]) == 0)
         fail_job(m, p, job,
