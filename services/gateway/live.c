@@ -251,9 +251,9 @@ static void on_owner(void *arg, int status, const void *body, size_t len)
         tail_free(&t); /* the next poll tries again */
         return;
     }
-    bool more = t.n >= TAIL_LIMIT || o->again;
+    bool more = t.more || o->again;
     o->again = false;
-    if (t.n > 0) {
+    if (place_cmp(&t.next, &o->at) > 0) {
         fan_out(o, &t);
         o->at = t.next;
     }
@@ -317,7 +317,7 @@ static void on_page(void *arg, int status, const void *body, size_t len)
     }
     s->retry_ms = 0;
     /* The head is reached, unless the live ones are further already. */
-    if (t.n < TAIL_LIMIT && (!s->owner->known || place_cmp(&s->at, &s->owner->at) >= 0)) {
+    if (!t.more && (!s->owner->known || place_cmp(&s->at, &s->owner->at) >= 0)) {
         join(s);
     } else {
         s->wants_page = true;

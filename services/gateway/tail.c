@@ -141,6 +141,8 @@ int tail_read(struct tail *self, const void *body, size_t len)
     for (self->n = 0; self->n < n; self->n++)
         if (read_event(self, &at, &self->events[self->n]) < 0)
             return -1;
+    if (ab_cursor_find(page, "more", &at) < 0 || ab_cursor_bool(&at, &self->more) < 0)
+        self->more = n >= TAIL_LIMIT;
     return self->text.failed ? -1 : 0;
 }
 

@@ -34,6 +34,7 @@ struct tail {
     size_t n;
     struct ab_buf text;
     struct place next;
+    bool more; /* the head is not reached */
 };
 
 /* body must live as long as *out. -1: not what the verb answers. */

@@ -135,6 +135,8 @@ class Front:
         self.health = f"http://{self.run['health']}"
 
     def make_certificate(self):
+        if (self.tmp / "cert.pem").exists():
+            return
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
                         "-nodes", "-days", "2", "-subj", "/CN=localhost",
                         "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
