@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +27,7 @@
 
 #define UNTOUCHED_SEC 120
 #define TRIES 5
+#define DYING_MS 3000
 
 struct ab_site_lock {
     char *path;
@@ -61,6 +62,17 @@ static int parse_owner(const char *text, size_t len, struct ab_site_owner *out)
     return 0;
 }
 
+/* A zombie holds nothing any more. */
+static bool runs(pid_t pid, uint64_t start)
+{
+    AB_AUTO(ab_close) int fd = ab_pidfd(pid);
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+
+    if (!start || ab_pid_start_time(pid) != start)
+        return false;
+    return fd < 0 || poll(&ended, 1, 0) == 0;
+}
+
 /* Reads run/lock; `text` gets the bytes that were judged. 1, 0, -1 as ab_site_owner. */
 static int look(const char *path, struct ab_site_owner *out, struct ab_buf *text,
                 struct ab_error *err)
@@ -87,7 +99,7 @@ static int look(const char *path, struct ab_site_owner *out, struct ab_buf *text
     }
     here(host);
     out->here = strcmp(host, out->host) == 0;
-    out->alive = out->here ? ab_pid_start_time(out->pid) == out->start && out->start : touched;
+    out->alive = out->here ? runs(out->pid, out->start) : touched;
     return 1;
 }
 
@@ -146,6 +158,17 @@ static void move_away(const ab_site_lock_t *self, const struct ab_buf *judged)
     (void)unlink(aside.data);
 }
 
+/* We have the kernel's lock of this machine, so an owner here is on its way out: a killed process
+ * takes a moment to be gone. */
+static void wait_for_end(const struct ab_site_owner *owner)
+{
+    AB_AUTO(ab_close) int fd = owner->here ? ab_pidfd(owner->pid) : -1;
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+
+    if (fd >= 0)
+        (void)poll(&ended, 1, DYING_MS);
+}
+
 static int take(ab_site_lock_t *self, const struct ab_site *site, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf mine = {0}, text = {0};
@@ -167,6 +190,10 @@ static int take(ab_site_lock_t *self, const struct ab_site *site, struct ab_erro
         int held = look(self->path, &owner, &text, err);
         if (held < 0)
             break;
+        if (held && owner.alive && owner.here && i == 0) {
+            wait_for_end(&owner);
+            continue;
+        }
         if (held && owner.alive) {
             ab_fail(err, AB_ECONFLICT,
                     "site %s already runs on %s (pid %d); stop it there with `abies site stop`",
