@@ -138,17 +138,31 @@ static void write_some(struct visit *v)
     }
 }
 
+/* A free place, or that of the oldest visitor: those who hold a connection and say nothing shall
+ * not keep a probe waiting. */
+static struct visit *place_for(struct ab_health *self)
+{
+    struct visit *oldest = &self->visits[0];
+
+    for (size_t i = 0; i < AB_HEALTH_CONNECTIONS; i++) {
+        struct visit *v = &self->visits[i];
+        if (v->fd < 0)
+            return v;
+        if (v->until_ms < oldest->until_ms)
+            oldest = v;
+    }
+    leave(oldest);
+    return oldest;
+}
+
 /* -1: out of descriptors, so the listener stays readable. */
 static int take_visitors(struct ab_health *self, int64_t now_ms)
 {
     for (size_t i = 0; i < AB_HEALTH_CONNECTIONS; i++) {
-        struct visit *v = &self->visits[i];
-        if (v->fd >= 0)
-            continue;
         int fd = accept4(self->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return errno == EMFILE || errno == ENFILE ? -1 : 0;
-        *v = (struct visit){.fd = fd, .until_ms = now_ms + LIMIT_MS};
+        *place_for(self) = (struct visit){.fd = fd, .until_ms = now_ms + LIMIT_MS};
     }
     return 0;
 }
@@ -174,9 +188,7 @@ static size_t gather(struct ab_health *self, struct pollfd *fds, size_t *place, 
             *timeout = left;
     }
     fds[0] = (struct pollfd){.fd = self->stop_fd, .events = POLLIN};
-    /* When the table is full new visitors wait in the backlog. */
-    fds[1] =
-        (struct pollfd){.fd = n < AB_HEALTH_CONNECTIONS ? self->listen_fd : -1, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = self->listen_fd, .events = POLLIN};
     return n;
 }
 
