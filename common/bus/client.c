@@ -22,6 +22,7 @@
 #define QUIET_MS 300 /* what was sent before our DISCONNECT arrived may still be under way */
 #define REFUSAL_LOG_MS 60000
 #define RENEW_MS 3000
+#define LEAVE_MS 60000 /* the longest that leaving may take, whatever still comes */
 
 struct gateway {
     uint64_t serial; /* never used twice: a reply for a connection that is gone finds none */
@@ -53,7 +54,8 @@ struct ab_replica {
     atomic_int n_up;
     atomic_ullong lost_replies;
     bool draining;
-    int64_t next_beat, busy_ms; /* busy_ms: last time that something came or went */
+    int64_t next_beat, drain_ms;
+    int64_t busy_ms; /* last time that something came or went */
 };
 
 /* ------------------------------------------------------------------ gateways */
@@ -370,7 +372,7 @@ static void begin_drain(ab_replica_t *self, int64_t now)
         return;
     ab_log(AB_INFO, "bus.leaving", AB_KV("instance", self->instance));
     self->draining = true;
-    self->busy_ms = now;
+    self->drain_ms = self->busy_ms = now;
     announce_all(self, now);
 }
 
@@ -379,12 +381,13 @@ static bool drained(ab_replica_t *self, int64_t now)
 {
     struct ab_desk_state state;
 
-    if (!self->draining || now - self->busy_ms < QUIET_MS)
+    bool enough = self->draining && now - self->drain_ms >= LEAVE_MS;
+    if (!enough && (!self->draining || now - self->busy_ms < QUIET_MS))
         return false;
     ab_desk_look(&self->desk, now, &state);
     if (state.queued + state.running + state.results == 0)
         return true;
-    if (state.results > 0 || now < state.deadline_ms + QUIET_MS)
+    if (!enough && (state.results > 0 || now < state.deadline_ms + QUIET_MS))
         return false;
     ab_log(AB_WARN, "bus.left.running", AB_KV("requests", state.queued + state.running));
     return true;
@@ -459,6 +462,8 @@ int ab_replica_run(ab_replica_t *self, int signal_fd, struct ab_error *err)
 ab_replica_t *ab_replica_new(const struct ab_replica_options *options, struct ab_error *err)
 {
     ab_bus_init();
+    if (ab_socket_room(err) < 0)
+        return NULL;
     AB_AUTO(ab_replica_destroy) ab_replica_t *self = calloc(1, sizeof(*self));
     if (!self || ab_desk_init(&self->desk) < 0) {
         free(self);

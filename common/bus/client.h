@@ -20,16 +20,17 @@ struct ab_replica_options {
     const char *instance;        /* "jobs-host-123-0a1b2c3d" */
     int capacity;                /* requests at a time, per gateway */
     const char *const *gateways; /* "tcp://host:7440", NULL-terminated; hint port = port + 1 */
-    const char
-        *curve_dir; /* SERVICE.key_secret and gateway.key; NULL: no CURVE (unit tests only) */
+    const char *curve_dir; /* SERVICE.key_secret, gateway.key; NULL: no CURVE (unit tests only) */
     int64_t beat_ms, dead_ms;
 };
 
 ab_replica_t *ab_replica_new(const struct ab_replica_options *options, struct ab_error *err);
-void ab_replica_destroy(ab_replica_t **self);
+void ab_replica_destroy(ab_replica_t **self); /* after the workers have been joined */
 
 /* The I/O loop, on the calling thread: until drained after ab_replica_stop (or SIGTERM is read from
- * `signal_fd`, -1 none). Workers must be running. Returns 0, or -1 when it could not go on. */
+ * `signal_fd`, -1 none). Workers must be running (one may still be
+ * busy with a request past its deadline when the loop has ended). Returns 0, or -1 when it could
+ * not go on. */
 int ab_replica_run(ab_replica_t *self, int signal_fd, struct ab_error *err);
 void ab_replica_stop(ab_replica_t *self); /* any thread: DISCONNECT, finish what is here, leave */
 

@@ -28,6 +28,7 @@ struct ab_bus {
     zsock_t *router, *hints;
     char *endpoint, *hint_endpoint;
     ab_probe_t *probe;
+    struct ab_bus_figures figures;
     int64_t probe_at; /* when the next begins, or the running one is given up */
 };
 
@@ -178,8 +179,12 @@ static void check_stranger(ab_bus_t *self, int64_t now)
         _exit(70);
     }
     if (result == AB_PROBE_REFUSED || now >= self->probe_at) {
-        if (result != AB_PROBE_REFUSED)
+        if (result == AB_PROBE_REFUSED) {
+            self->figures.self_tests++;
+        } else {
+            self->figures.self_tests_unanswered++;
             ab_log(AB_WARN, "bus.probe.unanswered", AB_KV("endpoint", self->endpoint));
+        }
         ab_probe_destroy(&self->probe);
         self->probe_at = now + PROBE_EVERY_MS;
     }
@@ -266,6 +271,8 @@ ab_bus_t *ab_bus_new(const struct ab_bus_options *options, struct ab_error *err)
         return NULL;
     }
     ab_bus_init();
+    if (ab_socket_room(err) < 0)
+        return NULL;
     if (options->curve_dir && start_zap(self, options->curve_dir, err) < 0)
         return NULL;
     if (make_sockets(self, err) < 0 || bind_pair(self, options, err) < 0)
@@ -334,4 +341,10 @@ int ab_bus_hint_fd(const ab_bus_t *self)
 bool ab_bus_stats(const ab_bus_t *self, size_t i, struct ab_bus_service_stats *out)
 {
     return ab_dispatch_stats(self->dispatch, i, out);
+}
+
+void ab_bus_figures(const ab_bus_t *self, struct ab_bus_figures *out)
+{
+    *out = self->figures;
+    out->strays = ab_dispatch_strays(self->dispatch);
 }

@@ -27,7 +27,7 @@ struct ab_bus_options {
 
 /* Starts ZAP first, proves that a stranger is refused, then binds. */
 ab_bus_t *ab_bus_new(const struct ab_bus_options *options, struct ab_error *err);
-void ab_bus_destroy(ab_bus_t **self);
+void ab_bus_destroy(ab_bus_t **self); /* requests that wait are dropped: no `done` */
 const char *ab_bus_endpoint(const ab_bus_t *self);
 const char *ab_bus_hint_endpoint(const ab_bus_t *self);
 
@@ -76,6 +76,13 @@ struct ab_bus_service_stats {
     uint64_t sent, resent, refused, timed_out, late;
 };
 bool ab_bus_stats(const ab_bus_t *self, size_t i, struct ab_bus_service_stats *out);
+
+/* Messages that made no sense; strangers of the self-test that were refused, as they should be (one
+ * a minute), and those that nothing was heard of. */
+struct ab_bus_figures {
+    uint64_t strays, self_tests, self_tests_unanswered;
+};
+void ab_bus_figures(const ab_bus_t *self, struct ab_bus_figures *out);
 
 /* Error bodies: {kind, text, items:[{index,id,reason}], retry} <-> struct ab_error. */
 struct ab_buf;

@@ -3,6 +3,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+
+#define MIN_DESCRIPTORS 128
+
+int ab_socket_room(struct ab_error *err)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < MIN_DESCRIPTORS)
+        return ab_fail(err, AB_EINTERNAL,
+                       "this process may open %d files only, the bus needs %d; raise `ulimit -n`",
+                       (int)limit.rlim_cur, MIN_DESCRIPTORS);
+    return 0;
+}
 
 zsock_t *ab_socket_new(int type)
 {

@@ -12,6 +12,9 @@
 #define AB_SOCKET_LINGER_MS 300
 #define AB_ZAP_DOMAIN "abies"
 
+/* czmq aborts the process when a socket cannot be made: ask before the first one. */
+int ab_socket_room(struct ab_error *err);
+
 /* Linger, high-water marks, message size, heartbeats, reconnection. */
 zsock_t *ab_socket_new(int type);
 

@@ -135,12 +135,13 @@ int ab_desk_put(struct ab_desk *self, ab_task_t *task, int limit)
 {
     pthread_mutex_lock(&self->lock);
     bool full = self->queue.n >= limit || self->closed;
-    if (!full) {
+    if (!full)
         append(&self->queue, task);
-        pthread_cond_signal(&self->more);
-    }
     pthread_mutex_unlock(&self->lock);
-    return full ? -1 : 0;
+    if (full)
+        return -1;
+    pthread_cond_signal(&self->more); /* outside: the one that wakes finds the lock free */
+    return 0;
 }
 
 ab_task_t *ab_desk_take(struct ab_desk *self)

@@ -346,8 +346,8 @@ pid_t rig_replica_spawn(const char *service, const char *instance, const char *g
     snprintf(n, sizeof(n), "%d", workers);
     snprintf(beat, sizeof(beat), "%d", (int)beat_ms);
     snprintf(dead, sizeof(dead), "%d", (int)dead_ms);
-    const char *argv[] = {
-        "/proc/self/exe", "replica", service, instance, gateway, dir, n, beat, dead, NULL};
+    const char *argv[] = {"/proc/self/exe", "replica", service, instance, gateway,
+                          dir ? dir : "",   n,         beat,    dead,     NULL};
     struct ab_spawn what = {.argv = argv, .in = -1, .out = 1, .err = 2, .die_with_parent = true};
     if (ab_spawn(&what, &pid, &err) < 0)
         fail_msg("%s", err.text);
@@ -368,7 +368,8 @@ void rig_replica_main(int argc, char **argv)
     ab_log_open(argv[2], argv[3], AB_WARN);
     int fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
     const char *gateways[] = {argv[4], NULL};
-    make(&self, argv[2], argv[3], gateways, argv[5], atoi(argv[6]), atoi(argv[7]), atoi(argv[8]));
+    make(&self, argv[2], argv[3], gateways, argv[5][0] ? argv[5] : NULL, atoi(argv[6]),
+         atoi(argv[7]), atoi(argv[8]));
     int rc = ab_replica_run(self.replica, fd, &err);
     join_workers(&self);
     ab_replica_destroy(&self.replica);

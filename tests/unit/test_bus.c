@@ -158,6 +158,43 @@ static void a_replica_serves_two_gateways(void **state)
     ab_bus_destroy(&b);
 }
 
+static void a_gateway_is_found_by_its_name(void **state)
+{
+    (void)state;
+    ab_bus_t *bus = rig_bus("tcp://127.0.0.1:*", rig_curve_dir(), BEAT, DEAD);
+    struct rig_replica r;
+    char name[64];
+    snprintf(name, sizeof(name), "tcp://localhost%s", strrchr(ab_bus_endpoint(bus), ':'));
+    const char *gateways[] = {name, ab_bus_endpoint(bus), NULL}; /* the same one twice */
+    rig_replica_start(&r, "jobs", "jobs-1", gateways, rig_curve_dir(), 1, BEAT, DEAD);
+    assert_true(rig_wait_live(bus, "jobs", 1, SOON));
+    rig_turn(bus, NULL, 3 * BEAT);
+    assert_int_equal(rig_live(bus, "jobs"), 1);
+    rig_replica_stop(&r);
+    ab_bus_destroy(&bus);
+}
+
+static bool tested(ab_bus_t *bus, void *arg)
+{
+    struct ab_bus_figures f;
+    ab_bus_tick(bus, ab_now_ms() + *(int64_t *)arg); /* a minute later */
+    ab_bus_figures(bus, &f);
+    return f.self_tests > 0;
+}
+
+static void the_door_is_tried_again_every_minute(void **state)
+{
+    (void)state;
+    ab_bus_t *bus = rig_bus("tcp://127.0.0.1:*", rig_curve_dir(), BEAT, DEAD);
+    struct ab_bus_figures f;
+    int64_t minute = 61000;
+    rig_turn(bus, NULL, 300);
+    ab_bus_figures(bus, &f);
+    assert_int_equal(f.self_tests, 0); /* not all the time */
+    assert_true(rig_turn_until(bus, tested, &minute, SOON));
+    ab_bus_destroy(&bus);
+}
+
 static void a_gateway_that_restarts_learns_its_replicas_again(void **state)
 {
     (void)state;
@@ -294,6 +331,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(large_bodies_travel_both_ways),
         cmocka_unit_test(hints_reach_the_gateway),
         cmocka_unit_test(a_replica_serves_two_gateways),
+        cmocka_unit_test(a_gateway_is_found_by_its_name),
+        cmocka_unit_test(the_door_is_tried_again_every_minute),
         cmocka_unit_test(a_gateway_that_restarts_learns_its_replicas_again),
         cmocka_unit_test(a_replica_that_stops_answers_what_it_has),
         cmocka_unit_test(a_replica_leaves_though_a_worker_is_stuck_past_its_deadline),
