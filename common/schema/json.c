@@ -133,6 +133,8 @@ static const char *decode(ab_arena_t *arena, const char *text, size_t len, size_
 static void sort_pairs(const struct ab_schema *schema, const char *text, size_t len,
                        ab_arena_t *arena, struct chain *chains)
 {
+    if (len == 0)
+        return; /* text may be NULL */
     const char *end = text + len;
     int guess = 0;
     while (text < end) {

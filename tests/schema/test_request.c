@@ -222,7 +222,7 @@ static void a_job_is_created_from_what_clients_send(void **state)
              "\"body\",0,\"transfers\",\"out\"") "," MISSING("\"body\",0,\"transfers\",\"q\",\"location_alias\"") "," MISSING(
              "\"body\",0,\"transfers\",\"q\",\"path\"")},
         {{"job.create", NULL, NULL, "[{\"app_id\":1,\"workdir\":\"a\",\"retry\":{\"max_attempts\":3,\"backoff_sec\":30}}]", 0, NULL},
-         "{\"b\":[{\"workdir\":\"a\",\"retry\":{\"max_attempts\":3,\"on\":[\"exit\", \"signal\", \"node_loss\"],"
+         "{\"b\":[{\"workdir\":\"a\",\"retry\":{\"max_attempts\":3,\"on\":[\"exit\",\"signal\",\"node_loss\"],"
          "\"backoff_sec\":30},\"app_id\":1}]}"},
         {{"job.create", NULL, NULL, "[{\"app_id\":1,\"workdir\":\"a\",\"return_code\":null,\"retry\":null,\"num_nodes\":null}]", 0, NULL},
          "!" NOT_NULL("\"body\",0,\"num_nodes\"")},
