@@ -1,7 +1,7 @@
 /* local.c - batch jobs on this machine, without a batch system: one process group each
  *
- * The scheduler id is the batch job's own number. A job's process (localjob.c) is started in a session of its
- * own and outlives this module; what it is up to stands in its record.
+ * The scheduler id is the batch job's own number. A job's process (localjob.c) is started in a
+ * session of its own and outlives this module; what it is up to stands in its record.
  */
 #include "record.h"
 #include "scheduler.h"
@@ -25,19 +25,23 @@
 /* A record without a process is given this long until it counts as dead. */
 #define START_US (INT64_C(10) * 1000000)
 
-/* The intermediate process ends at once, so that the job is nobody's child and no zombie of ours. */
+/* The intermediate process ends at once, so that the job is nobody's child and no zombie of ours.
+ */
 static int start_process(const char *folder, int64_t id, struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     const char *program = ab_find_program("abies-module-scheduler");
     if (!program)
-        return ab_fail(err, AB_EINTERNAL, "abies-module-scheduler does not find its own program file");
+        return ab_fail(err, AB_EINTERNAL,
+                       "abies-module-scheduler does not find its own program file");
     const char *output = ab_printf(arena, "%s/job-%05" PRId64 ".output", folder, id);
-    AB_AUTO(ab_close) int fd = open(output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    AB_AUTO(ab_close)
+    int fd = open(output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return ab_fail_errno(err, AB_EBUSY, "cannot open %s", output);
     const char *argv[] = {program, "job", folder, ab_printf(arena, "%" PRId64, id), NULL};
-    struct ab_spawn what = {.argv = argv, .cwd = folder, .in = -1, .out = fd, .err = fd, .new_group = true};
+    struct ab_spawn what = {
+        .argv = argv, .cwd = folder, .in = -1, .out = fd, .err = fd, .new_group = true};
     pid_t pid = 0;
     int status = 0;
     if (ab_spawn(&what, &pid, err) < 0)
@@ -47,7 +51,8 @@ static int start_process(const char *folder, int64_t id, struct ab_error *err)
     return 0;
 }
 
-static int submit(const char *folder, const struct scheduler_submit *job, int64_t *id, struct ab_error *err)
+static int submit(const char *folder, const struct scheduler_submit *job, int64_t *id,
+                  struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     struct record r = {
@@ -75,7 +80,8 @@ static bool waits(const struct record *r)
     return !r->started_us && ab_utc_us() - r->submitted_us < START_US;
 }
 
-static int list(const char *folder, ab_arena_t *arena, struct scheduler_job **jobs, size_t *n, struct ab_error *err)
+static int list(const char *folder, ab_arena_t *arena, struct scheduler_job **jobs, size_t *n,
+                struct ab_error *err)
 {
     int64_t *ids = NULL;
     size_t n_ids = 0;

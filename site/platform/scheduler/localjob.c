@@ -2,8 +2,9 @@
  *
  *     abies-module-scheduler job FOLDER ID
  *
- * Detaches, takes the job's lock (a second one of the same job ends here), runs its script in a process group,
- * kills that at the wall time or on SIGTERM, and writes down when it began, ended, and how.
+ * Detaches, takes the job's lock (a second one of the same job ends here), runs its script in a
+ * process group, kills that at the wall time or on SIGTERM, and writes down when it began, ended,
+ * and how.
  */
 #include "record.h"
 #include "scheduler.h"
@@ -25,7 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_MS 8000 /* between SIGTERM and SIGKILL: a launcher reports and gives back in that time */
+#define GRACE_MS                                                                                   \
+    8000 /* between SIGTERM and SIGKILL: a launcher reports and gives back in that time */
 
 extern char **environ;
 
@@ -46,7 +48,9 @@ static int watch(pid_t pid, int signals, int64_t end_ms)
     AB_AUTO(ab_close) int pidfd = ab_pidfd(pid);
     int64_t kill_ms = 0;
     int status = 0;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
+    siginfo_t ended = {0};
+    while (waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT) == 0
+           && ended.si_pid == 0) {
         int64_t now = ab_now_ms();
         if (!kill_ms && now >= end_ms) {
             kill(-pid, SIGTERM);
@@ -63,11 +67,13 @@ static int watch(pid_t pid, int signals, int64_t end_ms)
         if (read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info) && !kill_ms)
             end_ms = 0;
     }
-    kill(-pid, SIGKILL); /* what it left in its group */
+    kill(-pid, SIGKILL); /* what it left in its group, while the group's number is still ours */
+    (void)waitpid(pid, &status, 0);
     return status;
 }
 
-static int run(const char *folder, struct record *r, int signals, ab_arena_t *arena, struct ab_error *err)
+static int run(const char *folder, struct record *r, int signals, ab_arena_t *arena,
+               struct ab_error *err)
 {
     const char *argv[] = {"bash", r->script, NULL};
     struct ab_spawn what = {

@@ -16,7 +16,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { RECORD_MAX = 64 * 1024, PATH_BYTES = 4300, RECORDS_MAX = 100000 };
+enum {
+    RECORD_MAX = 64 * 1024,
+    PATH_BYTES = 4300,
+    RECORDS_MAX = 100000
+};
 
 static void path_of(char out[PATH_BYTES], const char *folder, int64_t id, const char *suffix)
 {
@@ -31,19 +35,22 @@ static void text(struct ab_buf *out, const char *key, const char *value)
 
 static void render(const struct record *r, struct ab_buf *out)
 {
-    ab_buf_printf(out, "{\"id\":%" PRId64 ",\"num_nodes\":%d,\"wall_time_min\":%" PRId64 ",\"pid\":%d", r->id, r->num_nodes,
-                  r->wall_time_min, (int)r->pid);
+    ab_buf_printf(out,
+                  "{\"id\":%" PRId64 ",\"num_nodes\":%d,\"wall_time_min\":%" PRId64 ",\"pid\":%d",
+                  r->id, r->num_nodes, r->wall_time_min, (int)r->pid);
     text(out, "script", r->script);
     text(out, "project", r->project);
     text(out, "queue", r->queue);
-    ab_buf_printf(out, ",\"submitted_us\":%" PRId64 ",\"started_us\":%" PRId64 ",\"ended_us\":%" PRId64, r->submitted_us, r->started_us,
-                  r->ended_us);
+    ab_buf_printf(out,
+                  ",\"submitted_us\":%" PRId64 ",\"started_us\":%" PRId64 ",\"ended_us\":%" PRId64,
+                  r->submitted_us, r->started_us, r->ended_us);
     if (r->has_exit)
         ab_buf_printf(out, ",\"exit_code\":%d", r->exit_code);
     ab_buf_str(out, "}\n");
 }
 
-int record_read(const char *folder, int64_t id, ab_arena_t *arena, struct record *out, struct ab_error *err)
+int record_read(const char *folder, int64_t id, ab_arena_t *arena, struct record *out,
+                struct ab_error *err)
 {
     char path[PATH_BYTES];
     AB_AUTO(ab_buf_free) struct ab_buf bytes = {0};
@@ -123,7 +130,8 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-int record_ids(const char *folder, ab_arena_t *arena, int64_t **ids, size_t *n, struct ab_error *err)
+int record_ids(const char *folder, ab_arena_t *arena, int64_t **ids, size_t *n,
+               struct ab_error *err)
 {
     DIR *dir = opendir(folder);
     size_t room = 64;
@@ -134,7 +142,8 @@ int record_ids(const char *folder, ab_arena_t *arena, int64_t **ids, size_t *n, 
     for (const struct dirent *e; (e = readdir(dir)) != NULL && *n < RECORDS_MAX;) {
         int64_t id = 0;
         int end = 0;
-        if (sscanf(e->d_name, "job-%" SCNd64 ".json%n", &id, &end) != 1 || end == 0 || e->d_name[end])
+        if (sscanf(e->d_name, "job-%" SCNd64 ".json%n", &id, &end) != 1 || end == 0
+            || e->d_name[end])
             continue;
         if (*n == room) {
             int64_t *more = ab_alloc(arena, room * 2, sizeof(int64_t));

@@ -1,8 +1,8 @@
 /* scheduler.h - the batch system of a machine: one table row a system
  *
- * The Scheduler interface of the paper: submit, list, cancel, backfill windows, and what became of a job that
- * is not listed any more. Submitting is idempotent by the batch job's number: a module that was killed
- * between submitting and telling the centre asks again and gets the same id.
+ * The Scheduler interface of the paper: submit, list, cancel, backfill windows, and what became of
+ * a job that is not listed any more. Submitting is idempotent by the batch job's number: a module
+ * that was killed between submitting and telling the centre asks again and gets the same id.
  */
 #ifndef SCHEDULER_H
 #define SCHEDULER_H
@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 struct scheduler_job {
-    int64_t id;         /* the batch system's */
-    bool running;       /* else queued */
+    int64_t id;   /* the batch system's */
+    bool running; /* else queued */
     const char *queue, *project;
     int num_nodes;
     int64_t wall_time_min, time_remaining_min, queued_time_min;
@@ -30,22 +30,26 @@ struct scheduler_submit {
 };
 
 struct scheduler_past {
-    bool known;         /* the batch system remembers it */
+    bool known;               /* the batch system remembers it */
     int64_t start_us, end_us; /* UTC; 0 unknown */
     bool has_exit;
-    int exit_code;      /* as ab_exit_code */
+    int exit_code; /* as ab_exit_code */
 };
 
 struct scheduler {
     const char *name; /* as in settings.yml: scheduler.type */
     /* All take the folder of scripts and outputs (qsubmit/). 0 or -1; AB_EBUSY: ask again later. */
-    int (*submit)(const char *folder, const struct scheduler_submit *job, int64_t *id, struct ab_error *err);
-    int (*list)(const char *folder, ab_arena_t *arena, struct scheduler_job **jobs, size_t *n, struct ab_error *err);
-    int (*cancel)(const char *folder, int64_t id, struct ab_error *err); /* one that is gone already is fine */
+    int (*submit)(const char *folder, const struct scheduler_submit *job, int64_t *id,
+                  struct ab_error *err);
+    int (*list)(const char *folder, ab_arena_t *arena, struct scheduler_job **jobs, size_t *n,
+                struct ab_error *err);
+    int (*cancel)(const char *folder, int64_t id,
+                  struct ab_error *err); /* one that is gone already is fine */
     int (*past)(const char *folder, int64_t id, struct scheduler_past *out, struct ab_error *err);
     /* {"queue": [{"num_nodes": 2, "wall_time_min": 60}]} */
     int (*backfill)(const char *folder, struct ab_buf *json, struct ab_error *err);
-    /* The site stops: end what cannot go on without it, for at most timeout_ms. NULL: nothing to do. */
+    /* The site stops: end what cannot go on without it, for at most timeout_ms. NULL: nothing to
+     * do. */
     void (*stop)(const char *folder, int64_t timeout_ms);
 };
 
