@@ -124,7 +124,7 @@ static void list_name(const char *path, char out[NAME_MAX_LEN + 8])
     s.end = s.at + strlen(s.at);
     if (!take_word(&s, out, "the file's name") || isdigit((unsigned char)out[0]))
         stop(path, 1, "the file's name must begin like a C identifier");
-    strcat(out, "_sql");
+    memcpy(out + strlen(out), "_sql", sizeof("_sql"));
 }
 
 static void write_blocks(const char *in, const char *prefix)

@@ -106,7 +106,7 @@ static void take_param(struct source *s, struct block *b)
     if (i == b->n_params) {
         if (i == MAX_PARAMS)
             stop(s->path, s->line, "%s has more than %d parameters", b->name, MAX_PARAMS);
-        strcpy(b->params[b->n_params++], name);
+        memcpy(b->params[b->n_params++], name, strlen(name) + 1);
     }
     snprintf(number, sizeof(number), "$%d", i + 1);
     add(&b->sql, number, strlen(number));
@@ -152,7 +152,7 @@ static void begin_block(struct source *s, const char *name)
                  blocks[i].line);
     if (n_blocks == MAX_BLOCKS)
         stop(s->path, s->line, "more than %d blocks", MAX_BLOCKS);
-    strcpy(blocks[n_blocks].name, name);
+    memcpy(blocks[n_blocks].name, name, strlen(name) + 1);
     blocks[n_blocks].line = s->line;
     add(&blocks[n_blocks].sql, "", 0);
     n_blocks++;

@@ -142,7 +142,7 @@ int db_type_named(ab_db_t *self, const char *name, struct type *out, struct ab_e
     struct named_type *more = realloc(self->named, (self->n_named + 1) * sizeof(*more));
     if (more) {
         self->named = more;
-        strcpy(more[self->n_named].name, name);
+        memcpy(more[self->n_named].name, name, strlen(name) + 1);
         more[self->n_named++].type = *out;
     }
     return 0;

@@ -1,8 +1,8 @@
 /* lifecycle.h - how jobs change state: one place, for jobs, sessions and transfers
  *
- * The rules of the contract (job-states.md) are decided in lifecycle.sql on locked rows; N jobs, their
- * events, released children and transfer items move in one transaction with a constant number of
- * statements. Lock order: sessions, jobs by id, transfer items.
+ * The rules of the contract (job-states.md) are decided in lifecycle.sql on locked rows; N jobs,
+ * their events, released children and transfer items move in one transaction with a constant number
+ * of statements. Lock order: sessions, jobs by id, transfer items.
  */
 #ifndef AB_LIFECYCLE_H
 #define AB_LIFECYCLE_H
@@ -16,17 +16,19 @@ struct ab_step_result {
     struct ab_ids finished, reopened, stale;
 };
 
-/* n jobs, each with its own wish: the fields id, state, state_timestamp, state_data, lease of `struct job`.
- * Runs job_step and, when needed, job_release. Sets call->events. The caller checks matched and stale. */
+/* n jobs, each with its own wish: the fields id, state, state_timestamp, state_data, lease of
+ * `struct job`. Runs job_step and, when needed, job_release. Sets call->events. The caller checks
+ * matched and stale. */
 int ab_job_step(struct ab_call *call, const struct job *items, size_t n, struct ab_step_result *out,
                 struct ab_error *err);
 
-/* The field updates of the same list (job_fields, job_spec_fields), only those that some item sends. After
- * ab_job_step: its locks cover them. */
-int ab_job_set_fields(struct ab_call *call, const struct job *items, size_t n, struct ab_error *err);
+/* The field updates of the same list (job_fields, job_spec_fields), only those that some item
+ * sends. After ab_job_step: its locks cover them. */
+int ab_job_set_fields(struct ab_call *call, const struct job *items, size_t n,
+                      struct ab_error *err);
 
-/* n transfer items (fields id, state, task_id, transfer_info of `struct transfer`). *rows are the stored
- * items; *matched < n: some are not there (nothing was changed yet). */
+/* n transfer items (fields id, state, task_id, transfer_info of `struct transfer`). *rows are the
+ * stored items; *matched < n: some are not there (nothing was changed yet). */
 int ab_item_step(struct ab_call *call, const struct transfer *items, size_t n, int64_t *matched,
                  PGresult **rows, struct ab_error *err);
 
@@ -35,6 +37,7 @@ int ab_session_end(struct ab_call *call, const int64_t *sessions, size_t n, int6
                    int64_t *timed_out, struct ab_error *err);
 
 /* Delete unlocked jobs among ids (n at most 1000); the deleted ones. */
-int ab_job_delete(struct ab_call *call, const int64_t *ids, size_t n, struct ab_ids *deleted, struct ab_error *err);
+int ab_job_delete(struct ab_call *call, const int64_t *ids, size_t n, struct ab_ids *deleted,
+                  struct ab_error *err);
 
 #endif

@@ -196,7 +196,7 @@ ab_db_t *pg_open_as(const char *role)
 
 /* ---- statements */
 
-static char *format_text(const char *format, va_list args)
+static char *__attribute__((format(printf, 1, 0))) format_text(const char *format, va_list args)
 {
     char *text = NULL;
     if (vasprintf(&text, format, args) < 0)

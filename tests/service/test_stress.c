@@ -95,10 +95,11 @@ static void create(struct worker *w)
     snprintf(parents, sizeof(parents), "%s", some(w, "jobs", "true", (int)ab_random_below(4)));
     ab_buf_char(&body, '[');
     for (int i = 0; i < n; i++)
-        ab_buf_printf(
-            &body,
-            "%s{\"app_id\": %" I ", \"workdir\": \"w%d\", \"parent_ids\": [%s], \"num_nodes\": %d%s}",
-            i ? "," : "", app, i, parents, 1 + (int)ab_random_below(3), transfers[ab_random_below(3)]);
+        ab_buf_printf(&body,
+                      "%s{\"app_id\": %" I
+                      ", \"workdir\": \"w%d\", \"parent_ids\": [%s], \"num_nodes\": %d%s}",
+                      i ? "," : "", app, i, parents, 1 + (int)ab_random_below(3),
+                      transfers[ab_random_below(3)]);
     ab_buf_char(&body, ']');
     call(w, "job.create", 0, body.data);
 }
