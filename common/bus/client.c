@@ -60,12 +60,6 @@ struct ab_replica {
 
 /* ------------------------------------------------------------------ gateways */
 
-static void hint_endpoint(const char *endpoint, char *out, size_t size)
-{
-    const char *colon = strrchr(endpoint, ':');
-    snprintf(out, size, "%.*s:%d", (int)(colon - endpoint), endpoint, atoi(colon + 1) + 1);
-}
-
 static void gateway_destroy(struct gateway **self_p)
 {
     struct gateway *self = *self_p;
@@ -116,8 +110,8 @@ static void gateway_add(ab_replica_t *self, const char *endpoint)
     g->serial = ++self->serials;
     g->wanted = true;
     snprintf(g->endpoint, sizeof(g->endpoint), "%s", endpoint);
-    hint_endpoint(endpoint, g->hint_endpoint, sizeof(g->hint_endpoint));
-    if (gateway_open(self, g) == 0)
+    if (ab_next_port(endpoint, g->hint_endpoint, sizeof(g->hint_endpoint)) == 0
+        && gateway_open(self, g) == 0)
         self->gateways[self->n_gateways++] = AB_TAKE(g);
 }
 

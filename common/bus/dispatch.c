@@ -1,11 +1,7 @@
-/* dispatch.c - who gets the next request, and what becomes of those whose replica is gone
- *
- * A replica's load is what it holds plus its ghosts: requests that it still works on though nobody
- * waits for them any more (answered by another, timed out, cancelled). Without them a replica with
- * stuck workers would be fed its full capacity again at every deadline.
- */
+/* dispatch.c - who gets the next request, and what becomes of those whose replica is gone */
 #include "dispatch.h"
 #include "base/log.h"
+#include "roster.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,48 +10,17 @@
 
 #define QUEUE_LIMIT 1024
 #define MAX_TRIES 3
-#define MAX_SERVICES 64
-#define MAX_REPLICAS 4096
 #define MAX_PENDING (1u << 20)
 #define GRACE_MS 3000 /* no replica for this long: 503 at once instead of waiting */
 #define NO_NUMBER 1   /* of a request that was over before it had one; real ones are larger */
 
-struct service;
-
-struct replica {
-    uint64_t peer;
-    struct service *service;
-    char instance[128];
-    int version; /* what we speak with it */
-    int capacity, queued;
-    int64_t oldest_ms;
-    int64_t heard_ms;
-    int64_t full_until;
-    bool silent;   /* gone by silence: may come back */
-    bool draining; /* takes no more */
-    struct ab_pending_list sent;
-    size_t ghosts;
-};
-
-struct service {
-    char name[32];
-    struct ab_pending_list queue;
-    int live;
-    int64_t none_since; /* when `live` became 0 */
-    size_t turn;        /* where pick() begins: ties go round */
-    uint64_t sent, resent, refused, timed_out, late;
-};
-
 struct ab_dispatch {
     struct ab_dispatch_options options;
-    int64_t now, grace_ms, started_ms, next_beat, last_tick, next_refusal_log;
+    int64_t now, grace_ms, next_beat, last_tick, next_refusal_log;
     struct ab_pending_table table;
     struct ab_pending_list over;
     bool finishing;
-    struct service *services[MAX_SERVICES];
-    size_t n_services;
-    struct replica **replicas;
-    size_t n_replicas, cap_replicas;
+    struct ab_roster roster;
     uint64_t strays;
     struct ab_buf header; /* scratch */
 };
@@ -69,75 +34,10 @@ static void *need(void *p)
     return p;
 }
 
-/* ------------------------------------------------------------------ finding */
-
-static struct service *service_find(ab_dispatch_t *self, const char *name)
-{
-    for (size_t i = 0; i < self->n_services; i++) {
-        if (strcmp(self->services[i]->name, name) == 0)
-            return self->services[i];
-    }
-    if (self->n_services == MAX_SERVICES || strlen(name) >= sizeof(self->services[0]->name))
-        return NULL;
-    struct service *s = need(calloc(1, sizeof(*s)));
-    memcpy(s->name, name, strlen(name) + 1);
-    s->none_since = self->started_ms;
-    self->services[self->n_services++] = s;
-    return s;
-}
-
-static struct replica *replica_find(const ab_dispatch_t *self, uint64_t peer)
-{
-    for (size_t i = 0; i < self->n_replicas; i++) {
-        if (self->replicas[i]->peer == peer)
-            return self->replicas[i];
-    }
-    return NULL;
-}
-
-static bool live(const struct replica *r)
-{
-    return !r->silent && !r->draining;
-}
-
-/* After any change of a replica's standing. */
-static void count_live(ab_dispatch_t *self, struct service *service)
-{
-    int n = 0;
-    for (size_t i = 0; i < self->n_replicas; i++) {
-        if (self->replicas[i]->service == service && live(self->replicas[i]))
-            n++;
-    }
-    if (n == 0 && service->live > 0)
-        service->none_since = self->now;
-    service->live = n;
-}
-
+/* Nobody to wait for. */
 static bool deserted(const ab_dispatch_t *self, const struct service *service)
 {
     return service->live == 0 && self->now - service->none_since >= self->grace_ms;
-}
-
-static size_t load(const struct replica *r)
-{
-    return r->sent.n + r->ghosts;
-}
-
-/* The least loaded replica with room, or NULL. */
-static struct replica *pick(ab_dispatch_t *self, struct service *service)
-{
-    struct replica *best = NULL;
-    size_t start = self->n_replicas ? service->turn++ % self->n_replicas : 0;
-
-    for (size_t i = 0; i < self->n_replicas; i++) {
-        struct replica *r = self->replicas[(start + i) % self->n_replicas];
-        if (r->service != service || !live(r) || self->now < r->full_until
-            || load(r) >= (size_t)r->capacity)
-            continue;
-        if (!best || load(r) < load(best))
-            best = r;
-    }
-    return best;
 }
 
 /* ------------------------------------------------------------------ ends of requests */
@@ -253,19 +153,10 @@ static void take_back(ab_dispatch_t *self, struct replica *r)
 /* Nothing more comes from this peer. */
 static void replica_remove(ab_dispatch_t *self, struct replica *r, const char *why)
 {
-    struct service *service = r->service;
-
     ab_log(r->draining ? AB_INFO : AB_WARN, "bus.replica.gone", AB_KV("instance", r->instance),
            AB_KV("why", why), AB_KV("had", r->sent.n));
     take_back(self, r);
-    for (size_t i = 0; i < self->n_replicas; i++) {
-        if (self->replicas[i] == r) {
-            self->replicas[i] = self->replicas[--self->n_replicas];
-            break;
-        }
-    }
-    free(r);
-    count_live(self, service);
+    ab_roster_remove(&self->roster, r, self->now);
 }
 
 /* Give r to a replica. 0, or -1: none has room. */
@@ -273,7 +164,7 @@ static int place(ab_dispatch_t *self, struct ab_pending *r)
 {
     struct replica *best;
 
-    while ((best = pick(self, r->owner)) != NULL) {
+    while ((best = ab_roster_pick(&self->roster, r->owner, self->now)) != NULL) {
         if (transmit(self, r, best) == 0)
             return 0;
         if (errno == EHOSTUNREACH)
@@ -329,7 +220,7 @@ static void accept_request(ab_dispatch_t *self, struct ab_pending *r)
 
 uint64_t ab_dispatch_submit(ab_dispatch_t *self, struct ab_bus_request *request, int64_t now)
 {
-    struct service *service = service_find(self, request->service);
+    struct service *service = ab_roster_service(&self->roster, request->service);
     struct ab_pending *r = ab_pending_new(request);
     self->now = now;
 
@@ -401,40 +292,21 @@ static bool ready_allowed(ab_dispatch_t *self, const struct ab_dispatch_message 
     return true;
 }
 
-/* The same process on a new connection: what went out on the old one may be lost. */
-static void drop_namesake(ab_dispatch_t *self, const struct ab_frame_ready *ready)
-{
-    for (size_t i = 0; i < self->n_replicas; i++) {
-        struct replica *r = self->replicas[i];
-        if (strcmp(r->instance, ready->instance) == 0
-            && strcmp(r->service->name, ready->service) == 0) {
-            replica_remove(self, r, "reconnected");
-            return;
-        }
-    }
-}
-
 static struct replica *replica_add(ab_dispatch_t *self, uint64_t peer,
                                    const struct ab_frame_ready *ready)
 {
-    struct service *service = service_find(self, ready->service);
+    struct service *service = ab_roster_service(&self->roster, ready->service);
+    struct replica *old = ab_roster_namesake(&self->roster, ready->service, ready->instance);
 
-    if (!service || self->n_replicas == MAX_REPLICAS) {
+    if (old) /* the same process on a new connection: what went out on the old one may be lost */
+        replica_remove(self, old, "reconnected");
+    struct replica *r =
+        service ? ab_roster_add(&self->roster, peer, service, ready->instance) : NULL;
+    if (!r) {
         refuse(self, peer, AB_BUS_VERSION,
                "this gateway has as many services and replicas as it can hold");
         return NULL;
     }
-    drop_namesake(self, ready);
-    if (self->n_replicas == self->cap_replicas) {
-        self->cap_replicas = self->cap_replicas ? self->cap_replicas * 2 : 16;
-        self->replicas =
-            need(realloc(self->replicas, self->cap_replicas * sizeof(struct replica *)));
-    }
-    struct replica *r = need(calloc(1, sizeof(*r)));
-    r->peer = peer;
-    r->service = service;
-    memcpy(r->instance, ready->instance, sizeof(r->instance));
-    self->replicas[self->n_replicas++] = r;
     ab_log(AB_INFO, "bus.replica.ready", AB_KV("instance", r->instance),
            AB_KV("capacity", ready->capacity));
     return r;
@@ -449,7 +321,7 @@ static void on_ready(ab_dispatch_t *self, const struct ab_dispatch_message *m, b
         self->strays++;
         return;
     }
-    struct replica *r = replica_find(self, m->peer);
+    struct replica *r = ab_roster_find(&self->roster, m->peer);
     if (r && strcmp(r->service->name, ready.service) != 0) {
         self->strays++;
         return;
@@ -475,13 +347,13 @@ static void on_ready(ab_dispatch_t *self, const struct ab_dispatch_message *m, b
     r->full_until = 0;
     if (ready.queued == 0 && ready.oldest_ms == 0)
         r->ghosts = 0; /* it is idle: replies to what we gave up were lost */
-    count_live(self, r->service);
+    ab_roster_count_live(&self->roster, r->service, self->now);
     pump(self, r->service);
 }
 
 static void on_reply(ab_dispatch_t *self, const struct ab_dispatch_message *m)
 {
-    struct replica *from = replica_find(self, m->peer);
+    struct replica *from = ab_roster_find(&self->roster, m->peer);
     uint64_t number;
     int status;
 
@@ -549,8 +421,8 @@ static void fail_expired(ab_dispatch_t *self)
 
 static void fail_deserted(ab_dispatch_t *self)
 {
-    for (size_t i = 0; i < self->n_services; i++) {
-        struct service *service = self->services[i];
+    for (size_t i = 0; i < self->roster.n_services; i++) {
+        struct service *service = self->roster.services[i];
         while (deserted(self, service) && service->queue.first) {
             service->refused++;
             fail_named(self, service->queue.first, AB_EBUSY,
@@ -564,22 +436,22 @@ static void forgive_gap(ab_dispatch_t *self)
 {
     int64_t gap = self->now - self->last_tick;
     if (self->last_tick && gap > 2 * self->options.beat_ms) {
-        for (size_t i = 0; i < self->n_replicas; i++)
-            self->replicas[i]->heard_ms += gap - self->options.beat_ms;
+        for (size_t i = 0; i < self->roster.n_replicas; i++)
+            self->roster.replicas[i]->heard_ms += gap - self->options.beat_ms;
     }
     self->last_tick = self->now;
 }
 
 static void beat(ab_dispatch_t *self)
 {
-    for (size_t i = self->n_replicas; i-- > 0;) {
-        struct replica *r = self->replicas[i];
+    for (size_t i = self->roster.n_replicas; i-- > 0;) {
+        struct replica *r = self->roster.replicas[i];
         if (!r->silent && self->now - r->heard_ms >= self->options.dead_ms) {
             ab_log(AB_WARN, "bus.replica.silent", AB_KV("instance", r->instance),
                    AB_KV("had", r->sent.n));
             r->silent = true;
             take_back(self, r);
-            count_live(self, r->service);
+            ab_roster_count_live(&self->roster, r->service, self->now);
         }
         ab_buf_clear(&self->header);
         ab_frame_pack_ping(&self->header, r->version);
@@ -597,8 +469,8 @@ int64_t ab_dispatch_tick(ab_dispatch_t *self, int64_t now)
         self->next_beat = now + self->options.beat_ms;
         beat(self);
     }
-    for (size_t i = 0; i < self->n_services; i++)
-        pump(self, self->services[i]);
+    for (size_t i = 0; i < self->roster.n_services; i++)
+        pump(self, self->roster.services[i]);
     fail_deserted(self);
     finish(self);
 
@@ -619,7 +491,7 @@ ab_dispatch_t *ab_dispatch_new(const struct ab_dispatch_options *options, int64_
     if (self->options.queue_limit == 0)
         self->options.queue_limit = QUEUE_LIMIT;
     self->grace_ms = options->dead_ms < GRACE_MS ? options->dead_ms : GRACE_MS;
-    self->now = self->started_ms = now;
+    self->now = self->roster.started_ms = now;
     self->next_beat = now;
     ab_pending_table_init(&self->table, MAX_PENDING);
     return self;
@@ -633,11 +505,7 @@ void ab_dispatch_destroy(ab_dispatch_t **self_p)
     for (uint32_t i = 0; i < self->table.n; i++)
         ab_pending_destroy(&self->table.slots[i].r);
     ab_pending_table_free(&self->table);
-    for (size_t i = 0; i < self->n_replicas; i++)
-        free(self->replicas[i]);
-    free(self->replicas);
-    for (size_t i = 0; i < self->n_services; i++)
-        free(self->services[i]);
+    ab_roster_free(&self->roster);
     ab_buf_free(&self->header);
     free(self);
     *self_p = NULL;
@@ -645,27 +513,9 @@ void ab_dispatch_destroy(ab_dispatch_t **self_p)
 
 bool ab_dispatch_stats(const ab_dispatch_t *self, size_t i, struct ab_bus_service_stats *out)
 {
-    if (i >= self->n_services)
+    if (i >= self->roster.n_services)
         return false;
-    const struct service *s = self->services[i];
-    *out = (struct ab_bus_service_stats){
-        .service = s->name,
-        .replicas = s->live,
-        .queued = (int)s->queue.n,
-        .sent = s->sent,
-        .resent = s->resent,
-        .refused = s->refused,
-        .timed_out = s->timed_out,
-        .late = s->late,
-    };
-    for (size_t k = 0; k < self->n_replicas; k++) {
-        const struct replica *r = self->replicas[k];
-        if (r->service != s)
-            continue;
-        out->outstanding += (int)r->sent.n;
-        if (!r->silent && r->oldest_ms > out->oldest_ms)
-            out->oldest_ms = r->oldest_ms;
-    }
+    ab_roster_stats(&self->roster, self->roster.services[i], out);
     return true;
 }
 

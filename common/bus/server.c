@@ -245,13 +245,12 @@ static int bind_pair(ab_bus_t *self, const struct ab_bus_options *options, struc
         if (ab_socket_bind(self->router, options->listen, &self->endpoint, err) < 0)
             return -1;
         const char *hint = options->hint_listen;
-        const char *colon = strrchr(self->endpoint, ':');
-        if ((any || !hint) && colon) {
-            snprintf(next, sizeof(next), "%.*s:%d", (int)(colon - self->endpoint), self->endpoint,
-                     atoi(colon + 1) + 1);
-            hint = next;
-        }
-        if (ab_socket_bind(self->hints, hint, &self->hint_endpoint, err) == 0)
+        if (any || !hint)
+            hint = ab_next_port(self->endpoint, next, sizeof(next)) == 0 ? next : NULL;
+        if (!hint)
+            (void)ab_fail(err, AB_EINVAL, "%s has no next port for hints; choose a lower one",
+                          self->endpoint);
+        else if (ab_socket_bind(self->hints, hint, &self->hint_endpoint, err) == 0)
             return 0;
         if (!any || i == PORT_TRIES)
             return -1;

@@ -1,6 +1,8 @@
 /* socket.c - how every socket of the mesh is set up, and frames in and out of it */
 #include "socket.h"
+#include "base/str.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -83,6 +85,17 @@ int ab_socket_bind(zsock_t *sock, const char *address, char **endpoint, struct a
     if (endpoint)
         *endpoint = strdup(last);
     return 0;
+}
+
+int ab_next_port(const char *endpoint, char *out, size_t size)
+{
+    const char *colon = strrchr(endpoint, ':');
+    int64_t port;
+
+    if (!colon || ab_parse_i64(colon + 1, strlen(colon + 1), 1, 65534, &port) < 0)
+        return -1;
+    int n = snprintf(out, size, "%.*s:%d", (int)(colon - endpoint), endpoint, (int)port + 1);
+    return n < 0 || (size_t)n >= size ? -1 : 0;
 }
 
 int ab_parts_receive(void *socket, int max, struct ab_parts *out)

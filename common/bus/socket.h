@@ -28,6 +28,9 @@ int ab_socket_bind(zsock_t *sock, const char *address, char **endpoint, struct a
 
 int ab_socket_connect(zsock_t *sock, const char *address); /* 0 or -1 with errno */
 
+/* The same address with the port after it: where hints go. -1: it has none. */
+int ab_next_port(const char *endpoint, char *out, size_t size);
+
 /* The frames of one message. Received: n frames are there, more were dropped. */
 struct ab_parts {
     zmq_msg_t part[4];
