@@ -112,10 +112,11 @@ const char *ab_find_program(const char *name)
 const char *ab_find_share(const char *name)
 {
     const char *self = ab_self_dir();
-    char share[PATH_MAX + 32], share2[PATH_MAX + 32], source_share[PATH_MAX + 32];
+    char share[PATH_MAX + 32], share2[PATH_MAX + 32], site[PATH_MAX + 32];
     snprintf(share, sizeof(share), "%s/../share/abies", self);
     snprintf(share2, sizeof(share2), "%s/../../share/abies", self);
-    snprintf(source_share, sizeof(source_share), "%s/share/abies", source_dir);
-    const char *dirs[] = {share, share2, source_share, source_dir};
+    snprintf(site, sizeof(site), "%s/site/share",
+             source_dir); /* what is installed to share/abies */
+    const char *dirs[] = {share, share2, site, source_dir};
     return remember(name, R_OK, dirs, source_dir[0] ? 4 : 2);
 }

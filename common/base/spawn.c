@@ -90,7 +90,9 @@ PLAIN static int child_main(void *arg)
     sigset_t none;
 
     default_signals();
-    if (what->new_group && setpgid(0, 0) < 0)
+    if (what->new_session && setsid() < 0)
+        return fail_in_child(s, "new session");
+    if (what->new_group && !what->new_session && setpgid(0, 0) < 0)
         return fail_in_child(s, "new process group");
     if (what->die_with_parent) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)

@@ -15,6 +15,7 @@ struct ab_spawn {
     const char *cwd;         /* NULL: ours */
     int in, out, err;        /* descriptors for 0, 1, 2; -1: /dev/null. Ours stay open */
     bool new_group;          /* own process group: kill(-pid) reaches its children */
+    bool new_session;        /* setsid: out of reach of the terminal; a group of its own as well */
     bool die_with_parent;    /* SIGKILL when the parent thread's process dies (PR_SET_PDEATHSIG) */
     const int *cpus;         /* set the child's CPU affinity; NULL: inherited */
     size_t n_cpus;

@@ -1,0 +1,16 @@
+/* agent.h - starting and stopping the agent of a site on this machine */
+#ifndef CLI_AGENT_H
+#define CLI_AGENT_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "sitedir/site.h"
+
+/* Starts abies-site in the background and waits until it holds the site's lock and has reached the
+ * centre. 1: it ran already. *reached: it has spoken with the centre. */
+int agent_start(const struct ab_site *site, pid_t *pid, bool *reached, struct ab_error *err);
+
+/* SIGTERM, and SIGKILL to its group when it does not end in time. 1: none ran. */
+int agent_stop(const struct ab_site *site, struct ab_error *err);
+
+#endif
