@@ -8,36 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_ISSUES 100
 #define DOC_SHOWN 1000 /* bytes of a broken body that its error repeats */
 
-/* ------------------------------------------------------------------ issues */
-
-void ab_issues_free(struct ab_issues *self)
-{
-    ab_buf_free(&self->list);
-    self->n = 0;
-}
-
-void ab_issue(struct ab_issues *self, const char *loc, const char *type, const char *msg,
-              const char *ctx)
-{
-    if (self->n++ >= MOST_ISSUES)
-        return;
-    if (self->list.len > 0)
-        ab_buf_char(&self->list, ',');
-    ab_buf_str(&self->list, "{\"loc\":");
-    ab_buf_str(&self->list, loc);
-    ab_buf_str(&self->list, ",\"msg\":");
-    ab_buf_json_str(&self->list, msg, strlen(msg));
-    ab_buf_str(&self->list, ",\"type\":");
-    ab_buf_json_str(&self->list, type, strlen(type));
-    if (ctx) {
-        ab_buf_str(&self->list, ",\"ctx\":");
-        ab_buf_str(&self->list, ctx);
-    }
-    ab_buf_char(&self->list, '}');
-}
+/* ------------------------------------------------------------------ broken JSON */
 
 /* The body is not JSON: the words and places of Python's parser. */
 static void decode_issue(struct ab_issues *issues, const struct ab_http_parts *parts,
@@ -241,8 +214,8 @@ static void check_id(struct ab_check *check, const struct ab_route *route,
     const char *text = decode(check->arena, parts->path_id, parts->path_id_len, &len);
     struct ab_node node = {AB_N_PLAIN, text, len};
     ab_check_int(check, &at, &any, &node, &id);
-    ab_pack_str(check->out, "id");
-    ab_pack_int(check->out, id);
+    ab_pack_str(check->emit.out, "id");
+    ab_pack_int(check->emit.out, id);
 }
 
 static void check_list_body(struct ab_check *check, const struct ab_place *place,
@@ -254,8 +227,8 @@ static void check_list_body(struct ab_check *check, const struct ab_place *place
     }
     struct ab_place at = {.up = place};
     struct ab_node item;
-    size_t mark = check->out->len;
-    ab_buf_add(check->out, "\xdd\0\0\0\0", 5);
+    size_t mark = check->emit.out->len;
+    ab_buf_add(check->emit.out, "\xdd\0\0\0\0", 5);
     for (struct ab_scan scan = ab_scan(root); ab_scan_item(&scan, &item); at.index++) {
         if (at.index == AB_BODY_ITEMS) {
             char msg[80], ctx[48];
@@ -264,19 +237,19 @@ static void check_list_body(struct ab_check *check, const struct ab_place *place
             ab_check_issue(check, place, "value_error.list.max_items", msg, ctx);
             return;
         }
-        if (check->issues->n > MOST_ISSUES)
+        if (check->issues->n > AB_ISSUES_SHOWN)
             return;
         ab_check_object(check, &at, route->body, route->role, &item);
     }
-    for (int i = 0; i < 4 && !check->out->failed; i++)
-        check->out->data[mark + 1 + (size_t)i] = (char)(at.index >> (24 - 8 * i));
+    for (int i = 0; i < 4 && !check->emit.out->failed; i++)
+        check->emit.out->data[mark + 1 + (size_t)i] = (char)(at.index >> (24 - 8 * i));
 }
 
 static void check_body(struct ab_check *check, const struct ab_route *route,
                        const struct ab_http_parts *parts, const struct ab_node *root)
 {
     struct ab_place place = {.name = "body", .name_len = 4};
-    ab_pack_str(check->out, "b");
+    ab_pack_str(check->emit.out, "b");
     if (route->body_form == AB_BODY_FORM) {
         check_pairs(check, &place, route->body, route->role, parts->body,
                     parts->has_body && parts->content_form ? parts->body_len : 0);
@@ -323,7 +296,7 @@ int ab_json_request(const struct ab_route *route, const struct ab_http_parts *pa
     if (read_body(route, parts, &root, issues) < 0)
         return -2;
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
-    struct ab_check check = {.arena = arena, .issues = issues, .out = packed};
+    struct ab_check check = {.arena = arena, .issues = issues, .emit = {.out = packed}};
     bool has_id = strstr(route->path, "{id}"), has_name = strstr(route->path, "{name}");
     ab_pack_map(packed, (uint32_t)has_id + has_name + !!route->query + !!route->body);
     if (has_id)

@@ -10,8 +10,9 @@
 #include <string.h>
 
 #define DEEPEST 16
-#define MAP_MAX 4096 /* members of one map: the largest message of ours has 64, a MAP field 1000   \
-                      */
+#define MAP_MAX                                                                                    \
+    4096 /* members of one map: the largest message of ours has 64, a MAP field 1000               \
+          */
 #define FEW 64
 
 struct key {
