@@ -1,7 +1,6 @@
 /* paths.c - the other files of the installation, found from this program's own place
  *
- * Installed: <prefix>/bin, <prefix>/libexec/abies, <prefix>/share/abies. A build tree has bin/ and
- * libexec/abies/ too; what would be shared is read from the source tree that it names.
+ * <prefix>/bin, <prefix>/libexec/abies, <prefix>/share/abies, in a build tree as after installing.
  */
 #include "spawn.h"
 
@@ -14,27 +13,6 @@
 #include <unistd.h>
 
 static char self_dir[PATH_MAX];
-static char source_dir[PATH_MAX]; /* "" after install */
-
-/* A line of the build tree's cache: CMAKE_HOME_DIRECTORY:INTERNAL=/where/the/source/is */
-static void read_cache(const char *build_dir)
-{
-    static const char key[] = "CMAKE_HOME_DIRECTORY:INTERNAL=";
-    char path[PATH_MAX + 32];
-    snprintf(path, sizeof(path), "%s/CMakeCache.txt", build_dir);
-    FILE *f = fopen(path, "re");
-    char *line = NULL;
-    size_t size = 0;
-    while (f && getline(&line, &size, f) > 0) {
-        if (strncmp(line, key, sizeof(key) - 1) != 0)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(source_dir, sizeof(source_dir), "%.*s", PATH_MAX - 1, line + sizeof(key) - 1);
-    }
-    free(line);
-    if (f)
-        fclose(f);
-}
 
 static void look_around(void)
 {
@@ -43,13 +21,6 @@ static void look_around(void)
     char *slash = strrchr(self_dir, '/');
     if (slash)
         *slash = '\0';
-    char up[PATH_MAX + 8];
-    snprintf(up, sizeof(up), "%s/..", self_dir);
-    read_cache(up);
-    if (!source_dir[0]) {
-        snprintf(up, sizeof(up), "%s/../..", self_dir);
-        read_cache(up);
-    }
 }
 
 const char *ab_self_dir(void)
@@ -112,11 +83,9 @@ const char *ab_find_program(const char *name)
 const char *ab_find_share(const char *name)
 {
     const char *self = ab_self_dir();
-    char share[PATH_MAX + 32], share2[PATH_MAX + 32], site[PATH_MAX + 32];
+    char share[PATH_MAX + 32], share2[PATH_MAX + 32];
     snprintf(share, sizeof(share), "%s/../share/abies", self);
     snprintf(share2, sizeof(share2), "%s/../../share/abies", self);
-    snprintf(site, sizeof(site), "%s/site/share",
-             source_dir); /* what is installed to share/abies */
-    const char *dirs[] = {share, share2, site, source_dir};
-    return remember(name, R_OK, dirs, source_dir[0] ? 4 : 2);
+    const char *dirs[] = {share, share2};
+    return remember(name, R_OK, dirs, AB_COUNT(dirs));
 }
