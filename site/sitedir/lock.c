@@ -7,6 +7,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/spawn.h"
 #include "base/str.h"
@@ -28,6 +29,7 @@
 #define UNTOUCHED_SEC 120
 #define TRIES 5
 #define DYING_MS 3000
+#define FLOCK_MS 1000
 
 struct ab_site_lock {
     char *path;
@@ -132,8 +134,14 @@ static int lock_here(ab_site_lock_t *self, const struct ab_site *site, struct ab
     self->guard = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (self->guard < 0)
         return ab_fail_errno(err, AB_EINTERNAL, "cannot open %s", name.data);
-    if (flock(self->guard, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-        return ab_fail(err, AB_ECONFLICT, "site %s already runs on this machine", site->path);
+    /* a process that was just killed takes a moment to let go */
+    for (int64_t end = ab_now_ms() + FLOCK_MS; flock(self->guard, LOCK_EX | LOCK_NB) < 0;) {
+        if (errno != EWOULDBLOCK) /* a file system without locks: run/lock has to do */
+            break;
+        if (ab_now_ms() > end)
+            return ab_fail(err, AB_ECONFLICT, "site %s already runs on this machine", site->path);
+        (void)poll(NULL, 0, 50);
+    }
     return 0;
 }
 
