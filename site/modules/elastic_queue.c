@@ -143,7 +143,7 @@ static bool choose_window(const struct ab_settings *settings, const struct ab_va
 {
     if (!settings->elastic_queue.use_backfill) {
         *out = (struct gap){settings->elastic_queue.max_num_nodes,
-                               settings->elastic_queue.max_wall_time_min};
+                            settings->elastic_queue.max_wall_time_min};
         return true;
     }
     const struct ab_value *list =
@@ -151,7 +151,7 @@ static bool choose_window(const struct ab_settings *settings, const struct ab_va
     *out = (struct gap){0};
     for (size_t i = 0; list && list->type == AB_V_LIST && i < list->n; i++) {
         struct gap w = {ab_value_int(ab_value_get(&list->items[i], "num_nodes"), 0),
-                           ab_value_int(ab_value_get(&list->items[i], "wall_time_min"), 0)};
+                        ab_value_int(ab_value_get(&list->items[i], "wall_time_min"), 0)};
         if (w.minutes >= settings->elastic_queue.min_wall_time_min && w.nodes >= f->smallest
             && w.nodes > 0 && w.nodes * w.minutes > out->nodes * out->minutes)
             *out = w;
