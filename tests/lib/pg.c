@@ -81,6 +81,13 @@ static void find_cluster(void)
         start_cluster();
 }
 
+void pg_alone(void)
+{
+    if (*cluster)
+        stop("pg_alone comes too late: there is a cluster already");
+    unsetenv("ABIES_TEST_PG");
+}
+
 bool pg_own_cluster(void)
 {
     find_cluster();

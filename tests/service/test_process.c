@@ -507,5 +507,6 @@ int main(void)
         TEST(a_service_that_starts_before_its_database_waits_for_it),
         TEST(sigterm_answers_what_is_in_hand_and_leaves),
     };
+    pg_alone(); /* it takes rights from a role */
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
