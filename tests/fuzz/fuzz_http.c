@@ -15,7 +15,7 @@ static void check_span(const struct ab_http_head *head, struct ab_http_span span
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* A copy of exactly this size, so that the sanitizer sees one byte too many. */
-    char *bytes = malloc(size ? size : 1);
+    char *bytes = calloc(size ? size : 1, 1);
     if (!bytes)
         return 0;
     if (size)
