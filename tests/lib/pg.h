@@ -10,8 +10,8 @@
 #include "db/db.h"
 
 /* First of all: a cluster of our own, whatever ABIES_TEST_PG says. For tests that change what all
- * databases of a cluster share (roles), or cannot bear transactions of others (the event tail waits for
- * the oldest one of the cluster). */
+ * databases of a cluster share (roles), or cannot bear transactions of others (the event tail waits
+ * for the oldest one of the cluster). */
 void pg_alone(void);
 
 /* Conninfo of this program's database, as its owner; of the same database as one of the roles. */
