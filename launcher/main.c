@@ -273,12 +273,12 @@ static int complain(const struct ab_error *err)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
-        return worker_main(argc - 1, argv + 1);
+        return worker_main(argc - 2, argv + 2);
 
     struct options o = {0};
     struct ab_error err = {0};
     AB_AUTO(ab_site_free) struct ab_site site = {0};
-    int rc = parse_options(argc, argv, &o, &err);
+    int rc = parse_options(argc - 1, argv + 1, &o, &err);
     if (rc != 0)
         return rc > 0 ? 0 : complain(&err);
     if (ab_site_find(&site, o.site, &err) < 0)
