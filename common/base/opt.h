@@ -7,6 +7,7 @@
  *     };
  *     if (ab_opt_parse("abies job ls", "List jobs", options, NULL, &argc, &argv, err) ...
  *
+ * argc and argv are what stands behind the name of the program or command.
  * GNU rules: --name value, --name=value, -sVALUE, -s VALUE, "--" ends options. Single-dash long
  * names of old clients (-tag, -rpn) are rows with `old` set. Unknown options get a near match.
  */
@@ -19,8 +20,7 @@
 #include <stdint.h>
 
 struct ab_opt_list {
-    const char *
-        *v; /* borrowed from argv; the array lives as long as the process */
+    const char **v; /* borrowed from argv; the array lives as long as the process */
     size_t n;
 };
 

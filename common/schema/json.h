@@ -5,14 +5,16 @@
 
 #include "schema.h"
 
-/* The errors of one request, rendered as the contract's 422 body: {"detail":[{loc,msg,type,ctx?}]}. */
+/* The errors of one request, rendered as the contract's 422 body: {"detail":[{loc,msg,type,ctx?}]}.
+ */
 struct ab_issues {
     struct ab_buf list; /* JSON objects, comma separated, in field-definition order */
     size_t n;           /* past 100 they are counted but not added */
 };
 void ab_issues_free(struct ab_issues *self);
 /* loc is JSON text such as ["query","limit"]; ctx JSON text or NULL. */
-void ab_issue(struct ab_issues *self, const char *loc, const char *type, const char *msg, const char *ctx);
+void ab_issue(struct ab_issues *self, const char *loc, const char *type, const char *msg,
+              const char *ctx);
 
 /* ---- gateway: one HTTP request -> one msgpack request body
  *
@@ -43,12 +45,21 @@ int64_t ab_percent_decode(const char *text, size_t len, bool query, char *out);
  *
  * ab_json_write: one struct as a JSON object: the fields that are in has & (role).
  * ab_json_read: a reply's object, list, or page ({"count","results"}) into structs, tolerant. */
-void ab_json_write(struct ab_buf *out, const struct ab_schema *schema, unsigned role, const void *item);
+void ab_json_write(struct ab_buf *out, const struct ab_schema *schema, unsigned role,
+                   const void *item);
 int ab_json_read(const struct ab_schema *schema, const char *text, size_t len, ab_arena_t *arena,
                  struct ab_list *out, int64_t *count, struct ab_error *err);
 
 /* ---- free JSON as a small read-only tree in an arena (at most 64 levels) */
-enum ab_value_type { AB_V_NULL, AB_V_BOOL, AB_V_INT, AB_V_REAL, AB_V_TEXT, AB_V_LIST, AB_V_MAP };
+enum ab_value_type {
+    AB_V_NULL,
+    AB_V_BOOL,
+    AB_V_INT,
+    AB_V_REAL,
+    AB_V_TEXT,
+    AB_V_LIST,
+    AB_V_MAP
+};
 struct ab_value {
     enum ab_value_type type;
     union {
@@ -66,7 +77,8 @@ struct ab_value {
         };
     };
 };
-const struct ab_value *ab_value_parse(ab_arena_t *arena, const char *text, size_t len, struct ab_error *err);
+const struct ab_value *ab_value_parse(ab_arena_t *arena, const char *text, size_t len,
+                                      struct ab_error *err);
 /* NULL when v is NULL, no map, or has no such member: calls can be chained. */
 const struct ab_value *ab_value_get(const struct ab_value *v, const char *key);
 const char *ab_value_text(const struct ab_value *v, const char *otherwise);

@@ -19,7 +19,7 @@ static int shortest(double v, char digits[20], int *exponent)
             break;
     }
     char *e = strchr(text, 'e');
-    *exponent = atoi(e + 1);
+    *exponent = (int)strtol(e + 1, NULL, 10);
     int n = 0;
     for (char *p = text; p < e; p++)
         if (*p >= '0' && *p <= '9')
