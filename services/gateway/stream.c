@@ -15,6 +15,7 @@
 #define CHUNK_HEAD 6   /* "3fea" CR LF */
 #define CHUNK_TAIL 16  /* "]}", CR LF, "0" CR LF CR LF */
 #define WALK_ROOM 512  /* what ab_walk_json asks for at least */
+#define PLACE_MAX 64   /* of a cursor of the event log */
 
 struct stream {
     char *bytes; /* the value, or the page that is being sent */
@@ -26,7 +27,8 @@ struct stream {
     bool pulling; /* the next page has been asked for */
     bool ended;
     int64_t count;
-    char *next; /* msgpack of where the next page begins */
+    char place[PLACE_MAX]; /* where the client may go on */
+    char *next;            /* msgpack of where the next page begins */
     size_t next_len;
 };
 
@@ -85,7 +87,28 @@ struct list_page {
     uint32_t rows;
     struct ab_cursor next; /* at == NULL: the last page */
     size_t next_len;
+    char place[PLACE_MAX]; /* "cursor" of GET /events/?since=; the client reads it as "next" */
 };
+
+/* Digits and a dash: written as it is. */
+static int read_place(struct ab_cursor page, char place[PLACE_MAX])
+{
+    struct ab_cursor at;
+    const char *p;
+    size_t n;
+
+    place[0] = '\0';
+    if (ab_cursor_find(page, "cursor", &at) < 0)
+        return 0;
+    if (ab_cursor_str(&at, &p, &n) < 0 || n >= PLACE_MAX)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != '-' && (p[i] < '0' || p[i] > '9'))
+            return -1;
+    memcpy(place, p, n);
+    place[n] = '\0';
+    return 0;
+}
 
 static int read_page(const void *body, size_t len, bool first, struct list_page *out)
 {
@@ -97,7 +120,9 @@ static int read_page(const void *body, size_t len, bool first, struct list_page 
     at = out->results;
     if (ab_cursor_array(&at, &out->rows) < 0)
         return -1;
-    if (first && (ab_cursor_find(page, "count", &at) < 0 || ab_cursor_int(&at, &out->count) < 0))
+    if (first
+        && (ab_cursor_find(page, "count", &at) < 0 || ab_cursor_int(&at, &out->count) < 0
+            || read_place(page, out->place) < 0))
         return -1;
     if (ab_cursor_find(page, "next", &at) == 0 && ab_cursor_peek(&at) != AB_TK_NIL) {
         out->next = at;
@@ -108,15 +133,23 @@ static int read_page(const void *body, size_t len, bool first, struct list_page 
     return 0;
 }
 
+/* {"count":1,"next":"5-6","results": into at least 256 bytes */
+static int put_prefix(char *at, int64_t count, const char *place)
+{
+    if (place[0])
+        return snprintf(at, 256, "{\"count\":%lld,\"next\":\"%s\",\"results\":", (long long)count,
+                        place);
+    return snprintf(at, 256, "{\"count\":%lld,\"results\":", (long long)count);
+}
+
 static void answer_page(struct conn *c, int status, const struct list_page *page)
 {
     static struct ab_buf out;
     struct ab_cursor end = page->results;
+    char prefix[256];
 
     ab_buf_clear(&out);
-    ab_buf_str(&out, "{\"count\":");
-    ab_buf_int(&out, page->count);
-    ab_buf_str(&out, ",\"results\":");
+    ab_buf_add(&out, prefix, (size_t)put_prefix(prefix, page->count, page->place));
     if (ab_cursor_skip(&end) < 0
         || render_value(&out, page->results.at, (size_t)(end.at - page->results.at)) < 0) {
         bad_reply(c);
@@ -185,6 +218,7 @@ void stream_start(struct conn *c, int status, const void *body, size_t len, bool
     c->stream = s;
     s->paged = paged;
     s->count = page.count;
+    memcpy(s->place, page.place, sizeof(s->place));
     if (paged) {
         if (load_page(s, body, &page) < 0) {
             stream_free(c);
@@ -289,7 +323,8 @@ static char *walk_rows(struct stream *s, char *at, char *end)
 static char *fill_paged(struct stream *s, char *at, char *end)
 {
     if (!s->prefix) {
-        at += snprintf(at, 64, "{\"count\":%lld,\"results\":[", (long long)s->count);
+        at += put_prefix(at, s->count, s->place);
+        *at++ = '[';
         s->prefix = true;
     }
     if (s->bytes) {
