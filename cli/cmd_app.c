@@ -3,7 +3,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "cli.h"
-#include "listing.h"
 #include "output.h"
 #include "remote.h"
 #include <inttypes.h>
@@ -127,30 +126,37 @@ int cmd_app_sync(int argc, char **argv, struct ab_error *err)
                     : 0;
 }
 
+/* "matrix*, mode": what a job gives by name; * means that it must. */
+static const char *names_cell(ab_arena_t *arena, const struct ab_value *map)
+{
+    const char *text = "";
+    for (size_t i = 0; map && map->type == AB_V_MAP && i < map->n; i++) {
+        const struct ab_value *v = &map->items[i];
+        const char *direction = ab_value_text(ab_value_get(v, "direction"), NULL);
+        const char *standard = ab_value_text(ab_value_get(v, "default"), NULL);
+        text = ab_printf(arena, "%s%s%s%s%s%s%s%s", text, i ? ", " : "", map->keys[i],
+                         ab_value_bool(ab_value_get(v, "required"), false) ? "*" : "",
+                         direction ? " " : "", direction ? direction : "", standard ? "=" : "",
+                         standard ? standard : "");
+    }
+    return text;
+}
+
 int cmd_app_ls(int argc, char **argv, struct ab_error *err)
 {
-    static const struct column columns[] = {{"ID", "id", true, false},
-                                            {"SITE", "site_id", true, false},
-                                            {"NAME", "name", false, false},
-                                            {"DESCRIPTION", "description", false, false},
-                                            {0}};
-    static const struct column verbose[] = {{"ID", "id", true, false},
-                                            {"SITE", "site_id", true, false},
-                                            {"NAME", "name", false, false},
-                                            {"PARAMETERS", "parameters", false, false},
-                                            {"TRANSFERS", "transfers", false, false},
-                                            {"DESCRIPTION", "description", false, false},
-                                            {0}};
+    static const char *const heads[] = {"ID", "SITE", "NAME", "DESCRIPTION", "PARAMETERS", "FILES"};
     AB_AUTO(remote_close) struct remote r = {0};
     AB_AUTO(ab_buf_free) struct ab_buf path = {0};
     const char *site = NULL;
     bool json = false, more = false;
     const struct ab_value *list;
     struct sites sites;
+    struct table t;
     const struct ab_opt options[] = {
         AB_OPT_TEXT('s', "site", &site, "SITE",
                     "all, active, this, or ids and parts of paths by comma [this, else active]"),
-        AB_OPT_FLAG('v', "verbose", &more, "also parameters and transfer slots"),
+        AB_OPT_FLAG('v', "verbose", &more,
+                    "also parameters and transfer slots; those with * must be given"),
         AB_OPT_FLAG('j', "json", &json, "print JSON"),
         {0},
     };
@@ -166,7 +172,25 @@ int cmd_app_ls(int argc, char **argv, struct ab_error *err)
                        "no site was active in the last two minutes: use --site all");
     if (remote_list(&r, path.data, &list, NULL, err) < 0)
         return -1;
-    listing_print(r.arena, list, more ? verbose : columns, json);
+    if (json) {
+        print_value(list);
+        return 0;
+    }
+    table_begin(&t, r.arena, heads, more ? 6 : 4);
+    t.right = 3;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct ab_value *v = &list->items[i];
+        const char *cells[] = {
+            value_cell(r.arena, ab_value_get(v, "id")),
+            value_cell(r.arena, ab_value_get(v, "site_id")),
+            value_cell(r.arena, ab_value_get(v, "name")),
+            value_cell(r.arena, ab_value_get(v, "description")),
+            names_cell(r.arena, ab_value_get(v, "parameters")),
+            names_cell(r.arena, ab_value_get(v, "transfers")),
+        };
+        table_add(&t, cells);
+    }
+    table_print(&t, stdout, terminal_width());
     return 0;
 }
 

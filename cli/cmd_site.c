@@ -56,7 +56,7 @@ int cmd_site_init(int argc, char **argv, struct ab_error *err)
         return 0;
     }
     printf("site %" PRId64 " in %s\n\nNext: put apps into %s/apps, look at its settings.yml, "
-                           "then\n  cd %s\n  abies site start\n  abies app sync\n",
+           "then\n  cd %s\n  abies site start\n  abies app sync\n",
            id, path, path, path);
     return 0;
 }

@@ -121,12 +121,9 @@ static int follow_report(const struct centre *c, int fd, struct ab_error *err)
 }
 
 /* All that needs no running process. */
-static int prepare(struct centre *c, struct cluster *cluster, struct known *known,
-                   struct ab_error *err)
+static int prepare(struct centre *c, struct cluster *cluster, struct ab_error *err)
 {
     bool first = !centre_exists(c);
-    if (known_find(c, known, err) < 0)
-        return -1;
     progress("ports, passwords and certificates");
     if (leftovers_end(c, err) < 0 || ports_choose(c, err) < 0 || secrets_make(c, err) < 0
         || certificate_make(c, err) < 0)
@@ -144,11 +141,11 @@ static int prepare(struct centre *c, struct cluster *cluster, struct known *know
     return 0;
 }
 
-static int start(struct centre *c, bool foreground, int *exit_status, struct ab_error *err)
+static int start(struct centre *c, const struct known *known, bool foreground, int *exit_status,
+                 struct ab_error *err)
 {
     struct cluster cluster;
-    struct known known;
-    if (prepare(c, &cluster, &known, err) < 0)
+    if (prepare(c, &cluster, err) < 0)
         return -1;
     AB_AUTO(ab_close) int port = ports_hold(c, err); /* inherited by the supervisor, closed here */
     if (port < 0)
@@ -156,13 +153,13 @@ static int start(struct centre *c, bool foreground, int *exit_status, struct ab_
     if (foreground) {
         progress_end();
         ab_log_open("supervisor", NULL, AB_INFO);
-        *exit_status = keeper_run(c, &cluster, &known, -1);
+        *exit_status = keeper_run(c, &cluster, known, -1);
         return 1;
     }
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return ab_fail_errno(err, AB_EINTERNAL, "no pipe");
-    pid_t pid = fork_keeper(c, &cluster, &known, ends[1], err);
+    pid_t pid = fork_keeper(c, &cluster, known, ends[1], err);
     ab_close(&ends[1]);
     if (pid < 0) {
         ab_close(&ends[0]);
@@ -196,7 +193,10 @@ static int up_again(struct centre *c, struct up *o, int *lock, struct ab_error *
 static int bring_up(struct centre *c, struct up *o, int *exit_status, struct ab_error *err)
 {
     AB_AUTO(ab_close) int lock = -1;
-    if (apply_options(c, o, err) < 0 || centre_make_folders(c, err) < 0)
+    struct known known;
+    /* what is wrong is said before anything is stopped or made */
+    if (apply_options(c, o, err) < 0 || known_find(c, &known, err) < 0
+        || centre_make_folders(c, err) < 0)
         return -1;
     int held = keeper_lock(c, &lock, err);
     if (held == 0)
@@ -207,7 +207,7 @@ static int bring_up(struct centre *c, struct up *o, int *exit_status, struct ab_
         return ab_fail(err, AB_ECONFLICT, "the centre in %s is up already: `abies down` first",
                        c->home);
     if (held == 1) {
-        int rc = start(c, o->foreground, exit_status, err);
+        int rc = start(c, &known, o->foreground, exit_status, err);
         if (rc != 0)
             return rc;
     }

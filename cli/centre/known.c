@@ -28,6 +28,20 @@ static const char *variable(const struct centre *self, const struct centre_setti
     return text;
 }
 
+/* The words of its log line (text="..."), or the line. */
+static const char *complaint(char *line)
+{
+    char *text = strstr(line, " text=\""), *end;
+    line[strcspn(line, "\n")] = '\0';
+    if (!text)
+        return line;
+    text += strlen(" text=\"");
+    end = strrchr(text, '"');
+    if (end)
+        *end = '\0';
+    return text;
+}
+
 /* `program --print-config` with the settings that it knows (none: which are there?). */
 static int ask(const struct centre *self, const char *program, const bool *with,
                struct ab_buf *output, struct ab_error *err)
@@ -47,8 +61,7 @@ static int ask(const struct centre *self, const char *program, const bool *with,
     ab_buf_str(output, "");
     if (ab_exit_code(status) == 0)
         return 0;
-    output->data[strcspn(output->data, "\n")] = '\0';
-    return ab_fail(err, AB_EINVAL, "%s", output->data);
+    return ab_fail(err, AB_EINVAL, "%s", complaint(output->data));
 }
 
 static int names_of(const struct centre *self, const char *program, const char **names, size_t *n,

@@ -343,6 +343,8 @@ uint64_t ab_pid_start_time(pid_t pid)
     text[n] = '\0';
     /* the name (field 2) may hold spaces and parentheses: count from the last ')' */
     const char *p = strrchr(text, ')');
+    if (p && (p[2] == 'Z' || p[2] == 'X'))
+        return 0; /* dead; nobody has asked for its exit status yet */
     for (int field = 2; p && field < 22; field++) {
         p = strchr(p, ' ');
         if (p)

@@ -37,8 +37,8 @@ int ab_exit_code(int status);
 /* A pidfd (CLOEXEC) that becomes readable when the child has ended; -1 with errno. */
 int ab_pidfd(pid_t pid);
 
-/* Start time of a process in clock ticks (/proc/PID/stat field 22), 0 if there is none: tells a
- * reused pid from the one that was written down. */
+/* Start time of a process in clock ticks (/proc/PID/stat field 22), 0 if there is none (or a
+ * zombie): tells a reused pid from the one that was written down. */
 uint64_t ab_pid_start_time(pid_t pid);
 
 /* Directory of this program's own file (from /proc/self/exe), static storage. */

@@ -255,6 +255,13 @@ static void start_times_tell_processes_apart(void **state)
     assert_true(ab_pid_start_time(getpid()) > 0);
     assert_true(ab_pid_start_time(getpid()) >= ab_pid_start_time(1));
     assert_int_equal(ab_pid_start_time(0x7FFFFFF), 0);
+    pid_t zombie = fork();
+    if (zombie == 0)
+        _exit(0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)zombie, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(ab_pid_start_time(zombie), 0);
+    waitpid(zombie, NULL, 0);
 }
 
 static void programs_and_shared_files_are_found_from_our_own_place(void **state)
