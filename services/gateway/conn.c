@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define KILL_MS 2000
 #define RX_MAX ((size_t)64 << 10) /* of later requests, while one is worked on */
 
 static struct {
@@ -140,11 +141,30 @@ void conn_kill(struct conn *c)
     if (c->dying)
         return;
     c->dying = true;
+    c->until_ms = ab_now_ms() + KILL_MS;
     if (!c->wsi)
         return;
-    /* A peer that does not read never becomes writable; a socket that is shut down always is. */
+    /* A peer that does not read never becomes writable; a socket that is shut down always is. After
+     * a failed write lws gives no WRITEABLE at all: then the end of the input must wake it. */
     (void)shutdown(lws_get_socket_fd(c->wsi), SHUT_RDWR);
+    if (c->rx_off) {
+        c->rx_off = false;
+        (void)lws_rx_flow_control(c->wsi, 1);
+    }
     conn_wake(c);
+}
+
+void conn_check_time(struct conn *c, int64_t now_ms)
+{
+    if (c->until_ms == 0 || now_ms < c->until_ms)
+        return;
+    if (c->dying) { /* it should have gone long ago: lws's own way out, which is slow on libuv */
+        c->until_ms = now_ms + KILL_MS;
+        lws_set_timeout(c->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+        return;
+    }
+    gw.count.killed_idle++;
+    conn_kill(c);
 }
 
 /* One piece to lws, which keeps what the socket does not take. */

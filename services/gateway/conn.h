@@ -67,6 +67,8 @@ void conn_wake(struct conn *c);           /* ask for WRITEABLE */
 /* The answer is complete: next request, or close. */
 void conn_done(struct conn *c);
 void conn_kill(struct conn *c);
+void conn_check_time(struct conn *c,
+                     int64_t now_ms); /* the loop calls it for each, a few times a second */
 void conn_feed(struct conn *c);
 
 /* Room for n bytes from in_at on, counted in the budget; -1 when that is used up. */

@@ -36,6 +36,7 @@ static struct {
     uv_timer_t tick, bus_tick, listen_again;
     uv_signal_t term, interrupt;
     uint64_t ticks;
+    int64_t now_ms;     /* of the tick under way */
     int64_t stop_by_ms; /* 0: not stopping */
     bool initialised, started;
 } loop = {.listen_fd = -1};
@@ -150,10 +151,7 @@ static void on_bus_tick(uv_timer_t *handle)
 
 static void check_time(struct conn *c)
 {
-    if (c->until_ms == 0 || c->dying || ab_now_ms() < c->until_ms)
-        return;
-    gw.count.killed_idle++;
-    conn_kill(c);
+    conn_check_time(c, loop.now_ms);
 }
 
 static void wind_up(struct conn *c)
@@ -194,6 +192,7 @@ static void on_tick(uv_timer_t *handle)
 {
     (void)handle;
     loop.ticks++;
+    loop.now_ms = ab_now_ms();
     conn_each(check_time);
     live_tick();
     if (loop.ticks % 2 == 0)
