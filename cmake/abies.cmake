@@ -38,7 +38,8 @@ option(AB_TESTS "build the tests" ON)
 option(AB_FAULTS "named fault points for tests (off in a release build)" ON)
 
 add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Werror
-                    -Wno-format-zero-length $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation> # snprintf cuts on purpose
+                    -Wno-format-zero-length -Wno-unused-result              # (void)f() ignores on purpose
+                    $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>          # snprintf cuts on purpose
                     -fno-omit-frame-pointer -D_GNU_SOURCE)
 add_compile_definitions(AB_VERSION="${PROJECT_VERSION}")
 if(AB_FAULTS)
