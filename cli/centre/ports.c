@@ -30,11 +30,10 @@ static int bound_socket(const char *host, int port, bool share)
         ((struct sockaddr_in6 *)(void *)found->ai_addr)->sin6_port = htons((uint16_t)port);
     AB_AUTO(ab_close) int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int one = 1, rc = fd < 0 ? -1 : 0;
-    /* REUSEADDR: connections of an earlier run that still linger do not make the port taken */
+    /* A look: connections of an earlier run that still linger do not make the port taken. A holder
+     * must not say so, or whoever looks would not see it. */
     if (rc == 0)
-        rc = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (rc == 0 && share)
-        rc = setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+        rc = setsockopt(fd, SOL_SOCKET, share ? SO_REUSEPORT : SO_REUSEADDR, &one, sizeof(one));
     if (rc == 0)
         rc = bind(fd, found->ai_addr, found->ai_addrlen);
     /* two that only bind with REUSEADDR do not clash: the second to listen would */
