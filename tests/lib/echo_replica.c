@@ -38,6 +38,7 @@
 static struct {
     ab_replica_t *replica;
     const char *folder, *instance;
+    bool fast;
 } me;
 
 static void die(const char *what, const struct ab_error *err)
@@ -344,6 +345,14 @@ static void serve(ab_task_t *task)
 {
     const struct ab_task_info *t = ab_task_info(task);
     struct ab_buf out = {0};
+    if (me.fast && strncmp(t->verb, "job.", 4) == 0) {
+        ab_pack_map(&out, 2);
+        pack_pair(&out, "id", 5);
+        pack_pair(&out, "num_nodes", 1);
+        size_t n = out.len;
+        ab_replica_reply(me.replica, &task, 200, ab_buf_take(&out), n, true);
+        return;
+    }
     int status = status_of(t->verb);
     AB_AUTO(ab_buf_free) struct ab_buf rows = slurp("rows");
     const struct ab_route *route = ab_route_of_verb(t->verb);
@@ -444,6 +453,7 @@ static int run(int argc, char **argv)
 
     me.folder = argv[3];
     me.instance = argv[1];
+    me.fast = option(argc, argv, "fast", NULL) != NULL;
     if (workers < 1 || workers > 64)
         die("workers must be 1 to 64", NULL);
     me.replica = ab_replica_new(&options, &err);
