@@ -178,7 +178,7 @@ static bool runs(const struct ab_value *module, pid_t *pid)
     int64_t start = ab_value_int(ab_value_get(module, "start"), 0);
 
     *pid = (pid_t)number;
-    return number > 1 && start && ab_pid_start_time(*pid) == (uint64_t)start;
+    return number > 1 && ab_process_runs(*pid, (uint64_t)start);
 }
 
 /* Modules see that their broker is gone and end; one that cannot is ended. */

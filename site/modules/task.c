@@ -133,7 +133,7 @@ bool task_adopt(struct task *self)
     uint64_t start;
     pid_t pid;
 
-    if (!read_pid(file, &pid, &start) || ab_pid_start_time(pid) != start)
+    if (!read_pid(file, &pid, &start) || !ab_process_runs(pid, start))
         return false;
     self->pid = pid;
     self->child = false;
@@ -224,7 +224,7 @@ static int claim(const struct task *self)
                              ab_pid_start_time(getpid()));
             return write(fd, text, (size_t)n) == n ? 0 : -1;
         }
-        if (read_pid(file, &pid, &start) && ab_pid_start_time(pid) == start)
+        if (read_pid(file, &pid, &start) && ab_process_runs(pid, start))
             return -1;
         (void)unlink(file);
     }

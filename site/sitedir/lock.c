@@ -64,17 +64,6 @@ static int parse_owner(const char *text, size_t len, struct ab_site_owner *out)
     return 0;
 }
 
-/* A zombie holds nothing any more. */
-static bool runs(pid_t pid, uint64_t start)
-{
-    AB_AUTO(ab_close) int fd = ab_pidfd(pid);
-    struct pollfd ended = {.fd = fd, .events = POLLIN};
-
-    if (!start || ab_pid_start_time(pid) != start)
-        return false;
-    return fd < 0 || poll(&ended, 1, 0) == 0;
-}
-
 /* Reads run/lock; `text` gets the bytes that were judged. 1, 0, -1 as ab_site_owner. */
 static int look(const char *path, struct ab_site_owner *out, struct ab_buf *text,
                 struct ab_error *err)
@@ -101,7 +90,7 @@ static int look(const char *path, struct ab_site_owner *out, struct ab_buf *text
     }
     here(host);
     out->here = strcmp(host, out->host) == 0;
-    out->alive = out->here ? runs(out->pid, out->start) : touched;
+    out->alive = out->here ? ab_process_runs(out->pid, out->start) : touched;
     return 1;
 }
 

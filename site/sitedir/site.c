@@ -3,19 +3,22 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/spawn.h"
 #include "base/str.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SOCKET_NAME_MAX 60 /* left for the folder of 107 bytes: room for "/broker.sock" and more   \
-                            */
+#define SOCKET_NAME_MAX                                                                            \
+    60 /* left for the folder of 107 bytes: room for "/broker.sock" and more                       \
+        */
 
 static char *join(const char *folder, const char *name)
 {
@@ -27,6 +30,16 @@ static char *join(const char *folder, const char *name)
 char *ab_site_path(const struct ab_site *self, const char *name)
 {
     return join(self->path, name);
+}
+
+bool ab_process_runs(pid_t pid, uint64_t start)
+{
+    AB_AUTO(ab_close) int fd = ab_pidfd(pid);
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+
+    if (!start || ab_pid_start_time(pid) != start)
+        return false;
+    return fd < 0 || poll(&ended, 1, 0) == 0; /* a pidfd is readable from the zombie on */
 }
 
 static bool is_site(const char *folder)

@@ -33,6 +33,10 @@ char *ab_site_path(const struct ab_site *self, const char *name);
  * err. */
 char *ab_site_runtime_dir(const struct ab_site *self, struct ab_error *err);
 
+/* Does the process that was written down with this start time (ab_pid_start_time) run? A zombie
+ * does not. */
+bool ab_process_runs(pid_t pid, uint64_t start);
+
 /* ---- the lock: one agent per site, on whatever machine it runs
  *
  * run/lock holds "host\npid\nstart\n" (start: clock ticks of /proc) and is made with O_EXCL. It is

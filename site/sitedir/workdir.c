@@ -85,7 +85,8 @@ int ab_workdir_open(const struct ab_site *site, const char *workdir, bool create
     AB_AUTO(ab_free) char *data = ab_site_path(site, "data");
 
     if (strspn(workdir, "./") == strlen(workdir))
-        return ab_fail(err, AB_EINVAL, "the work directory `%s` is not a folder of its own", workdir);
+        return ab_fail(err, AB_EINVAL, "the work directory `%s` is not a folder of its own",
+                       workdir);
     if (create && mkdir(data, 0755) < 0 && errno != EEXIST)
         return ab_fail_errno(err, AB_EINTERNAL, "cannot make %s", data);
     /* data itself may be a link to scratch: it is the user's own, and not named by the API */
