@@ -143,7 +143,7 @@ int event_tail(struct ab_call *call, struct ab_error *err)
 
 #define BIT(field) (UINT64_C(1) << AB_FIELD_event_query_##field)
 
-/* ?since=CURSOR: oldest first, with the cursor to go on from. */
+/* ?since=CURSOR: oldest first, with the cursor to go on from. An empty one: from now on. */
 static int list_since(struct ab_call *call, const struct event_query *q, struct ab_error *err)
 {
     const uint64_t may = BIT(since) | BIT(limit) | BIT(offset) | BIT(job_id) | BIT(to_state)
@@ -155,7 +155,7 @@ static int list_since(struct ab_call *call, const struct event_query *q, struct 
     if (q->has & ~may)
         return ab_fail(err, AB_ESCHEMA,
                        "with since=, only limit, job_id, tags and to_state may be asked for");
-    if (parse_cursor(q->since, &at, err) < 0)
+    if (*q->since ? parse_cursor(q->since, &at, err) < 0 : start_cursor(call, &at, err) < 0)
         return -1;
     if (AB_HAS(event_query, q, job_id))
         wish.jobs = q->job_id;
@@ -186,7 +186,7 @@ int event_list(struct ab_call *call, struct ab_error *err)
     const struct event_query *q = call->req->query;
     const char *from = "events e";
 
-    if (AB_HAS(event_query, q, since) && q->since && *q->since)
+    if (AB_HAS(event_query, q, since) && q->since)
         return list_since(call, q, err);
     if (call->token_site)
         from = ab_printf(call->arena,
