@@ -8,15 +8,22 @@
 #include "sitedir/workdir.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct known {
+    struct known *next;
+    int64_t id;
+    const char *name;
+};
 
 struct prepare {
     struct prepare_options o;
     ab_api_t *api;
     ab_apps_t *apps;
-    ab_arena_t *arena;    /* of `known` */
-    struct ab_list known; /* struct app: id and name */
+    ab_arena_t *arena; /* of `known` */
+    struct known *known;
 };
 
 prepare_t *prepare_new(const struct prepare_options *options, struct ab_error *err)
@@ -46,38 +53,42 @@ void prepare_destroy(prepare_t **self)
 
 static const char *find_app(const prepare_t *self, int64_t id)
 {
-    const struct app *apps = self->known.v;
-    for (size_t i = 0; i < self->known.n; i++)
-        if (apps[i].id == id)
-            return apps[i].name;
+    for (const struct known *k = self->known; k; k = k->next)
+        if (k->id == id)
+            return k->name;
     return NULL;
 }
 
-/* The index of the site's apps, asked again only for an id that is not in it. */
+static const char *keep_app(prepare_t *self, int64_t id, const char *name)
+{
+    struct known *k = ab_alloc(self->arena, 1, sizeof(*k));
+    *k = (struct known){self->known, id, ab_strdup(self->arena, name)};
+    self->known = k;
+    return k->name;
+}
+
+/* Asked once an id. */
 static const char *app_name(prepare_t *self, int64_t id, struct ab_error *err)
 {
     const char *name = find_app(self, id);
     if (name)
         return name;
-    AB_AUTO(ab_buf_free) struct ab_buf path = {0}, reply = {0};
+    AB_AUTO(ab_buf_free) struct ab_buf reply = {0};
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     struct ab_api_options options = {.timeout_ms = 10000, .retries = 2};
-    ab_buf_printf(&path, "/apps/?site_id=%" PRId64, self->o.site->id);
-    int status = ab_api_call(self->api, "GET", path.data, NULL, 0, &options, &reply, err);
-    if (status < 0 || status >= 400) {
-        err->code = AB_EUPSTREAM;
-        return NULL;
-    }
-    ab_arena_reset(self->arena);
-    self->known = (struct ab_list){0};
-    if (ab_json_read(&ab_schema_app, reply.data, reply.len, self->arena, &self->known, NULL, err)
-        < 0) {
-        err->code = AB_EUPSTREAM;
-        return NULL;
-    }
-    name = find_app(self, id);
-    if (!name)
+    char path[64];
+    snprintf(path, sizeof(path), "/apps/%" PRId64, id);
+    int status = ab_api_call(self->api, "GET", path, NULL, 0, &options, &reply, err);
+    const struct ab_value *v =
+        status == 200 ? ab_value_parse(arena, reply.data, reply.len, NULL) : NULL;
+    name = ab_value_text(ab_value_get(v, "name"), NULL);
+    if (name && ab_value_int(ab_value_get(v, "site_id"), 0) == self->o.site->id)
+        return keep_app(self, id, name);
+    if (name || status == 404)
         ab_fail(err, AB_EINVAL, "app %" PRId64 " is not one of this site's", id);
-    return name;
+    else
+        err->code = AB_EUPSTREAM;
+    return NULL;
 }
 
 static const char **node_ids(const prepare_t *self, const struct placement *p, ab_arena_t *arena)

@@ -59,6 +59,14 @@ runs_t *runs_new(int tail_lines, run_exit_f *on_exit, void *arg, struct ab_error
     return self;
 }
 
+/* Closing alone would leave the pidfd in the epoll for as long as a child that has just been forked
+ * holds a copy of it: until its exec. */
+static void unwatch(const runs_t *self, const struct run *r)
+{
+    if (r->pidfd >= 0)
+        (void)epoll_ctl(self->epoll, EPOLL_CTL_DEL, r->pidfd, NULL);
+}
+
 static void run_free(struct run *r)
 {
     ab_close(&r->pidfd);
@@ -215,6 +223,7 @@ static void reap(runs_t *self, struct run *r)
          SIGKILL); /* what it left behind in its group, while the group's number is still ours */
     (void)waitpid(r->pid, &status, 0);
     guard_forget(r->pid);
+    unwatch(self, r);
     struct run **link = &self->first;
     while (*link != r)
         link = &(*link)->next;

@@ -1,7 +1,7 @@
 /* appnames.h - the site's apps by the number that jobs carry
  *
- * The list comes from the centre and is fetched again when a number is not in it, at most every few
- * seconds.
+ * A number that is not known yet is asked for at the centre: a job may name an app that is younger
+ * than any list of ours.
  */
 #ifndef MODULES_APPNAMES_H
 #define MODULES_APPNAMES_H
