@@ -156,6 +156,20 @@ void ab_reply_row(struct ab_call *call, const struct ab_schema *schema, const PG
     pack_row(call, schema, r, row, cols);
 }
 
+int ab_reply_one(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
+                 struct ab_error *err)
+{
+    if (!r)
+        return -1;
+    if (PQntuples(r) == 0)
+        return ab_not_found(call, err);
+    int64_t id = ab_col_int(r, 0, ab_col(r, "id"));
+    if (call->route->mutates)
+        ab_record_ids(call, &id, 1);
+    ab_reply_row(call, schema, r, 0);
+    return 0;
+}
+
 int reply_rows_until(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
                      size_t limit_bytes)
 {

@@ -145,6 +145,9 @@ void ab_reply_row(struct ab_call *call, const struct ab_schema *schema, const PG
                   int row); /* object */
 void ab_reply_rows(struct ab_call *call, const struct ab_schema *schema,
                    const PGresult *r);                              /* list */
+/* The one row of r, whose id is recorded if the route mutates. No row: the owned-row 404. r NULL: -1, err is there
+ * already, so that `return ab_reply_one(call, schema, ab_run(...), err)` is a whole handler. */
+int ab_reply_one(struct ab_call *call, const struct ab_schema *schema, const PGresult *r, struct ab_error *err);
 int ab_not_found(const struct ab_call *call, struct ab_error *err); /* the owned-row 404 */
 
 void ab_record_ids(struct ab_call *call, const int64_t *ids, size_t n); /* for replay */

@@ -18,19 +18,6 @@ static void bind_app(struct ab_call *call, int64_t id)
     ab_bind_int(call, "token_site", call->token_site);
 }
 
-static int reply_app(struct ab_call *call, const PGresult *r, struct ab_error *err)
-{
-    if (!r)
-        return -1;
-    if (PQntuples(r) == 0)
-        return ab_not_found(call, err);
-    int64_t id = ab_col_int(r, 0, ab_col(r, "id"));
-    if (call->route->mutates)
-        ab_record_ids(call, &id, 1);
-    ab_reply_row(call, &ab_schema_app, r, 0);
-    return 0;
-}
-
 int app_list(struct ab_call *call, struct ab_error *err)
 {
     const char *from = "apps app";
@@ -50,13 +37,13 @@ int app_list(struct ab_call *call, struct ab_error *err)
 int app_get(struct ab_call *call, struct ab_error *err)
 {
     bind_app(call, call->req->id);
-    return reply_app(call, ab_run(call, &SQL_app_read, err), err);
+    return ab_reply_one(call, &ab_schema_app, ab_run(call, &SQL_app_read, err), err);
 }
 
 int app_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
 {
     bind_app(call, ids->v[0]);
-    return reply_app(call, ab_run(call, &SQL_app_read, err), err);
+    return ab_reply_one(call, &ab_schema_app, ab_run(call, &SQL_app_read, err), err);
 }
 
 static int name_taken(const struct app *req, struct ab_error *err)
@@ -78,7 +65,7 @@ int app_create(struct ab_call *call, struct ab_error *err)
     PGresult *made = ab_run(call, &SQL_app_create, err);
     if (!made)
         return name_taken(req, err);
-    if (reply_app(call, made, err) < 0)
+    if (ab_reply_one(call, &ab_schema_app, made, err) < 0)
         return -1;
     notice_reply(call, "create", "app");
     return 0;
@@ -113,7 +100,7 @@ int app_update(struct ab_call *call, struct ab_error *err)
     PGresult *stored = ab_run(call, &SQL_app_update, err);
     if (!stored)
         return name_taken(req, err);
-    if (reply_app(call, stored, err) < 0)
+    if (ab_reply_one(call, &ab_schema_app, stored, err) < 0)
         return -1;
     notice_changes(call, "app", &ab_schema_app, req, call->req->id);
     return 0;

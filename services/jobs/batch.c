@@ -30,27 +30,16 @@ static PGresult *read_batch_jobs(struct ab_call *call, const int64_t *ids, size_
     return ab_run(call, &SQL_batch_read, err);
 }
 
-static int reply_one(struct ab_call *call, const PGresult *r, struct ab_error *err)
-{
-    if (!r)
-        return -1;
-    if (PQntuples(r) == 0)
-        return ab_not_found(call, err);
-    int64_t id = ab_col_int(r, 0, ab_col(r, "id"));
-    if (call->route->mutates)
-        ab_record_ids(call, &id, 1);
-    ab_reply_row(call, &ab_schema_batch_job, r, 0);
-    return 0;
-}
-
 int batch_get(struct ab_call *call, struct ab_error *err)
 {
-    return reply_one(call, read_batch_jobs(call, &call->req->id, 1, err), err);
+    return ab_reply_one(call, &ab_schema_batch_job, read_batch_jobs(call, &call->req->id, 1, err),
+                        err);
 }
 
 int batch_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
 {
-    return reply_one(call, read_batch_jobs(call, ids->v, ids->n, err), err);
+    return ab_reply_one(call, &ab_schema_batch_job, read_batch_jobs(call, ids->v, ids->n, err),
+                        err);
 }
 
 int batches_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
@@ -76,7 +65,7 @@ int batch_create(struct ab_call *call, struct ab_error *err)
     if (!made || PQntuples(made) == 0)
         return ab_fail_kind(err, AB_EINVAL, "bad_reference",
                             "site %" PRId64 " does not exist or is not yours", req->site_id);
-    if (reply_one(call, made, err) < 0)
+    if (ab_reply_one(call, &ab_schema_batch_job, made, err) < 0)
         return -1;
     notice_reply(call, "create", "batch_job");
     return 0;
@@ -127,7 +116,7 @@ int batch_update(struct ab_call *call, struct ab_error *err)
         return -1;
     if (PQntuples(locked) == 0)
         return ab_not_found(call, err);
-    if (reply_one(call, store(call, &item, 1, err), err) < 0)
+    if (ab_reply_one(call, &ab_schema_batch_job, store(call, &item, 1, err), err) < 0)
         return -1;
     notice_reply(call, "update", "batch_job");
     return 0;

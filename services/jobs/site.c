@@ -14,19 +14,6 @@ static void bind_site(struct ab_call *call, int64_t id)
     ab_bind_int(call, "token_site", call->token_site);
 }
 
-static int reply_site(struct ab_call *call, const PGresult *r, struct ab_error *err)
-{
-    if (!r)
-        return -1;
-    if (PQntuples(r) == 0)
-        return ab_not_found(call, err);
-    int64_t id = ab_col_int(r, 0, ab_col(r, "id"));
-    if (call->route->mutates)
-        ab_record_ids(call, &id, 1);
-    ab_reply_row(call, &ab_schema_site, r, 0);
-    return 0;
-}
-
 int site_list(struct ab_call *call, struct ab_error *err)
 {
     const char *from = "sites site";
@@ -46,13 +33,13 @@ int site_list(struct ab_call *call, struct ab_error *err)
 int site_get(struct ab_call *call, struct ab_error *err)
 {
     bind_site(call, call->req->id);
-    return reply_site(call, ab_run(call, &SQL_site_read, err), err);
+    return ab_reply_one(call, &ab_schema_site, ab_run(call, &SQL_site_read, err), err);
 }
 
 int site_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
 {
     bind_site(call, ids->v[0]);
-    return reply_site(call, ab_run(call, &SQL_site_read, err), err);
+    return ab_reply_one(call, &ab_schema_site, ab_run(call, &SQL_site_read, err), err);
 }
 
 /* The unique constraint decides, not a look beforehand: two may come at once. */
@@ -74,7 +61,7 @@ int site_create(struct ab_call *call, struct ab_error *err)
     PGresult *made = ab_run(call, &SQL_site_create, err);
     if (!made)
         return name_taken(req, err);
-    if (reply_site(call, made, err) < 0)
+    if (ab_reply_one(call, &ab_schema_site, made, err) < 0)
         return -1;
     notice_reply(call, "create", "site");
     return 0;
@@ -89,7 +76,7 @@ int site_update(struct ab_call *call, struct ab_error *err)
     PGresult *stored = ab_run(call, &SQL_site_update, err);
     if (!stored)
         return name_taken(req, err);
-    if (reply_site(call, stored, err) < 0)
+    if (ab_reply_one(call, &ab_schema_site, stored, err) < 0)
         return -1;
     notice_changes(call, "site", &ab_schema_site, req, call->req->id);
     return 0;

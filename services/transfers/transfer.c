@@ -10,6 +10,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+enum {
+    WAKE_BATCH = 1000
+};
+
 int transfer_list(struct ab_call *call, struct ab_error *err)
 {
     const char *from = "transfer_items t";
@@ -37,13 +41,7 @@ static PGresult *read_items(struct ab_call *call, const int64_t *ids, size_t n,
 
 int transfer_get(struct ab_call *call, struct ab_error *err)
 {
-    PGresult *r = read_items(call, &call->req->id, 1, err);
-    if (!r)
-        return -1;
-    if (PQntuples(r) == 0)
-        return ab_not_found(call, err);
-    ab_reply_row(call, &ab_schema_transfer, r, 0);
-    return 0;
+    return ab_reply_one(call, &ab_schema_transfer, read_items(call, &call->req->id, 1, err), err);
 }
 
 /* A repeated id: its last item counts, as a whole. The list becomes sorted by id. */
@@ -186,4 +184,11 @@ int transfer_again(struct ab_call *call, const struct ab_ids *ids, struct ab_err
         return ab_not_found(call, err);
     ab_reply_row(call, &ab_schema_transfer, rows, 0);
     return 0;
+}
+
+/* Items that waited for their next attempt become pending. */
+int transfer_wake(struct ab_call *call, struct ab_error *err)
+{
+    int64_t n = ab_item_wake(call, WAKE_BATCH, err);
+    return n < 0 ? -1 : n == WAKE_BATCH;
 }
