@@ -15,10 +15,16 @@ enum {
 };
 
 static _Thread_local char hints[1024];
+static _Thread_local int64_t hold_ms;
 
 const char *ab_service_hints(void)
 {
     return hints;
+}
+
+int64_t ab_service_hold(void)
+{
+    return hold_ms;
 }
 
 static void note_hint(void *arg, char topic, int64_t owner, const void *body, size_t len)
@@ -82,6 +88,7 @@ int ab_service_call_as(const struct ab_service *service, ab_db_t *db, const ab_c
     struct ab_call call;
     status = worker_call(&self.worker, &ask, &call);
     worker_hints(&self.worker, &call, note_hint, NULL);
+    hold_ms = call.hold_ms;
     ab_buf_clear(reply);
     if (call.reply.len)
         ab_buf_add(reply, call.reply.data, call.reply.len);

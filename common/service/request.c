@@ -26,6 +26,24 @@ void request_identify(struct ab_worker *worker, const struct ask *ask)
         memcpy(worker->key, ask->uuid, sizeof(worker->key));
 }
 
+void request_leave_secrets_out(struct ab_call *call)
+{
+    const struct ab_schema *schema = call->route->body;
+    uint64_t secrets = 0;
+    for (int i = 0; schema && i < schema->n_fields; i++)
+        if (schema->fields[i].flags & AB_SECRET_TEXT)
+            secrets |= UINT64_C(1) << i;
+    if (!secrets || call->req->body.n != 1)
+        return;
+    struct ab_head *copy = ab_memdup(call->arena, call->req->body.v, schema->size);
+    copy->has &= ~secrets;
+    struct ab_buf text = {0};
+    ab_pack_item(&text, schema, call->route->role, copy);
+    ab_hash(text.data ? text.data : "", text.len, call->worker->body_hash,
+            sizeof(call->worker->body_hash));
+    ab_buf_free(&text);
+}
+
 /* ---- begin */
 
 static void bind_limits(struct ab_call *call)

@@ -14,6 +14,10 @@ extern const struct ab_sql *const request_blocks[];
 /* Key and digest of the body, before anything else. */
 void request_identify(struct ab_worker *worker, const struct ask *ask);
 
+/* Of a body with secret fields only the others are digested: a fast hash of a password must not be
+ * kept. */
+void request_leave_secrets_out(struct ab_call *call);
+
 /* BEGIN, the limits of the deadline and, if the route mutates, the claim: one round trip.
  * 0 go on, 1 this request was committed before: call->reply and status are what it answered, -1. */
 int request_begin(struct ab_call *call, struct ab_error *err);

@@ -373,6 +373,7 @@ static int read_settings(struct process *self, int argc, char **argv, struct ab_
     char program[64], about[128];
     snprintf(program, sizeof(program), "abies-%s", self->service->name);
     snprintf(about, sizeof(about), "The `%s` service of Abies", self->service->name);
+    ab_log_open(self->service->name, self->instance, AB_INFO);
     self->conf = new_conf(self->service);
     int rc = ab_conf_main(self->conf, program, about, ab_yaml_conf, argc, argv, err);
     if (rc != 0)

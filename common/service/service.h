@@ -111,6 +111,8 @@ int ab_service_call_as(const struct ab_service *service, ab_db_t *db, const ab_c
 /* What the hints of the last call of this thread would have been: "e7 n7 r0", by topic and owner.
  */
 const char *ab_service_hints(void);
+/* How long its answer would have been held back. */
+int64_t ab_service_hold(void);
 
 /* All settings of a service at their defaults. */
 ab_conf_t *ab_service_conf(const struct ab_service *service);
@@ -144,10 +146,12 @@ int ab_run_many(struct ab_call *call, const struct ab_sql *const *blocks, size_t
 void ab_reply_row(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
                   int row); /* object */
 void ab_reply_rows(struct ab_call *call, const struct ab_schema *schema,
-                   const PGresult *r);                              /* list */
-/* The one row of r, whose id is recorded if the route mutates. No row: the owned-row 404. r NULL: -1, err is there
- * already, so that `return ab_reply_one(call, schema, ab_run(...), err)` is a whole handler. */
-int ab_reply_one(struct ab_call *call, const struct ab_schema *schema, const PGresult *r, struct ab_error *err);
+                   const PGresult *r); /* list */
+/* The one row of r, whose id is recorded if the route mutates. No row: the owned-row 404. r NULL:
+ * -1, err is there already, so that `return ab_reply_one(call, schema, ab_run(...), err)` is a
+ * whole handler. */
+int ab_reply_one(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
+                 struct ab_error *err);
 int ab_not_found(const struct ab_call *call, struct ab_error *err); /* the owned-row 404 */
 
 void ab_record_ids(struct ab_call *call, const int64_t *ids, size_t n); /* for replay */

@@ -47,14 +47,13 @@ static void bind_window(struct ab_call *call)
                  ab_printf(call->arena, "%" PRId64 " ms", ab_conf_ms(call->conf, "login_window")));
 }
 
-static int refuse(struct ab_call *call, const PGresult *r, struct ab_error *err)
+static int refuse(const PGresult *r, struct ab_error *err)
 {
     int64_t seconds = 1;
     for (int row = 0; row < PQntuples(r); row++) {
         int64_t left = ab_col_int(r, row, ab_col(r, "seconds_left"));
         seconds = left > seconds ? left : seconds;
     }
-    call->hold_ms = ab_conf_ms(call->conf, "login_hold");
     ab_fail(err, AB_ERATE, "too many attempts from here: try again in %" PRId64 " s", seconds);
     if (err)
         err->retry_sec = (int)seconds;
@@ -78,7 +77,7 @@ int limit_attempt(struct ab_call *call, const char *what, const char *username,
     /* rows come as they were given: who, address */
     if (ab_col_int(r, 0, col) > ab_conf_int(call->conf, "login_limit")
         || ab_col_int(r, 1, col) > ab_conf_int(call->conf, "login_limit_address"))
-        return refuse(call, r, err);
+        return refuse(r, err);
     return 0;
 }
 

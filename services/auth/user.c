@@ -64,6 +64,7 @@ static void hold(struct ab_call *call)
 int user_register_hash(struct ab_call *call, struct ab_error *err)
 {
     const struct user_register *in = call->req->body.v;
+    hold(call); /* any refusal */
     if (needs_password_method(call, err) < 0)
         return -1;
     if (!ab_conf_bool(call->conf, "open_registration"))
@@ -93,12 +94,6 @@ int user_register(struct ab_call *call, struct ab_error *err)
 
 /* ---- log in */
 
-static int refuse(struct ab_call *call, struct ab_error *err)
-{
-    hold(call);
-    return ab_fail_kind(err, AB_EAUTH, "bad_login", "Unauthorized");
-}
-
 /* Made with weaker settings than today's: now we have the password. Not worth a failed log-in. */
 static void strengthen(struct ab_call *call, int64_t user, const char *hash, const char *password)
 {
@@ -115,6 +110,7 @@ static void strengthen(struct ab_call *call, int64_t user, const char *hash, con
 int user_login(struct ab_call *call, struct ab_error *err)
 {
     const struct login *in = call->req->body.v;
+    hold(call); /* any refusal */
     if (needs_password_method(call, err) < 0 || limit_attempt(call, "login", in->username, err) < 0)
         return -1;
     PGresult *r = ab_run(call, &SQL_user_find, err);
@@ -132,9 +128,10 @@ int user_login(struct ab_call *call, struct ab_error *err)
     if (right < 0)
         return -1;
     if (!right)
-        return refuse(call, err);
+        return ab_fail_kind(err, AB_EAUTH, "bad_login", "Unauthorized");
     if (limit_forgive(call, err) < 0)
         return -1;
+    call->hold_ms = 0;
     struct token_owner owner = {.user = ab_col_int(r, 0, ab_col(r, "id")),
                                 .username = in->username,
                                 .scope = AB_TOKEN_USER};

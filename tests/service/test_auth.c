@@ -74,6 +74,13 @@ static int ask_as(const struct ab_caller *caller, const char *verb, int64_t id, 
     return status;
 }
 
+/* Clients of the contract repeat refused log-ins, registrations and renewals at once, without end.
+ */
+static bool was_held_back(void)
+{
+    return ab_service_hold() == 1000;
+}
+
 static int ask(int64_t user, const char *verb, int64_t id, const char *body)
 {
     return ask_as(&(struct ab_caller){.owner_id = user, .username = "ada"}, verb, id, body);
@@ -220,6 +227,7 @@ static void a_taken_name_is_400_and_its_password_stays(void **state)
     registered("ada", "secret");
     assert_int_equal(ask(0, "user.register", 0, "{\"username\":\"ada\",\"password\":\"other\"}"),
                      400);
+    assert_true(was_held_back());
     assert_int_equal(login("username=ada&password=secret"), 200);
     assert_int_equal(login("username=ada&password=other"), 401);
 }
@@ -235,6 +243,21 @@ static void a_repeated_registration_is_one_user(void **state)
     assert_int_equal(number("id"), id);
     assert_null(
         pg_text(owner, "SELECT 'leaked' FROM requests WHERE reply::text LIKE '%%secret%%'"));
+}
+
+static void no_digest_of_a_password_is_kept(void **state)
+{
+    (void)state;
+    struct ab_caller caller = {.key = "k1"};
+    assert_int_equal(
+        ask_as(&caller, "user.register", 0, "{\"username\":\"ada\",\"password\":\"a\"}"), 201);
+    /* what is compared with a repetition is the name alone */
+    assert_int_equal(
+        ask_as(&caller, "user.register", 0, "{\"username\":\"ada\",\"password\":\"b\"}"), 201);
+    assert_int_equal(
+        ask_as(&caller, "user.register", 0, "{\"username\":\"bob\",\"password\":\"a\"}"), 422);
+    assert_int_equal(login("username=ada&password=a"), 200);
+    assert_int_equal(login("username=ada&password=b"), 401);
 }
 
 static void registration_can_be_closed(void **state)
@@ -256,7 +279,10 @@ static void wrong_unknown_and_without_password_look_the_same(void **state)
     for (size_t i = 0; i < AB_COUNT(forms); i++) {
         assert_int_equal(login(forms[i]), 401);
         assert_string_equal(error.text, "Unauthorized");
+        assert_true(was_held_back());
     }
+    assert_int_equal(login("username=ada&password=secret"), 200);
+    assert_false(was_held_back());
 }
 
 static void odd_names_and_passwords_work(void **state)
@@ -282,6 +308,7 @@ static void guesses_are_counted_by_user_and_address(void **state)
     for (int i = 0; i < 5; i++)
         assert_int_equal(login("username=ada&password=wrong"), 401);
     assert_int_equal(login("username=ada&password=secret"), 429); /* even the right one */
+    assert_true(was_held_back());
     assert_in_range(error.retry_sec, 1, 60);
     /* another address is not held responsible, nor is another user */
     struct ab_caller elsewhere = {.peer = "192.0.2.2"};
@@ -414,6 +441,7 @@ static void expired_and_unknown_refresh_tokens_are_refused(void **state)
     assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
     assert_int_equal(refresh("nonsense"), 401);
+    assert_true(was_held_back());
     pg_exec(owner, "UPDATE refresh_tokens SET expires = now() - interval '1 s'");
     assert_int_equal(refresh(first), 401);
     struct ab_error err = {0};
@@ -691,6 +719,7 @@ int main(void)
         TEST(a_method_that_is_off_has_no_routes),
         TEST(a_taken_name_is_400_and_its_password_stays),
         TEST(a_repeated_registration_is_one_user),
+        TEST(no_digest_of_a_password_is_kept),
         TEST(registration_can_be_closed),
         TEST(wrong_unknown_and_without_password_look_the_same),
         TEST(odd_names_and_passwords_work),
