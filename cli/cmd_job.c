@@ -12,6 +12,7 @@
 
 #define PAGE 10000
 #define APP_NAMES_MAX 500
+#define COUNT_TRIES 5
 
 struct job_ls {
     struct pick pick;
@@ -148,31 +149,50 @@ static int list_jobs(struct remote *r, const struct job_ls *o, const struct ab_b
     return 0;
 }
 
+struct state_counts {
+    int64_t of[32], sum;
+};
+
 /* One small request for each state: none of them reads a row. */
+static int count_states(struct remote *r, const struct ab_buf *path, struct state_counts *out,
+                        struct ab_error *err)
+{
+    out->sum = 0;
+    for (int s = 0; s < ab_enum_job_state.n && s < (int)AB_COUNT(out->of); s++) {
+        AB_AUTO(ab_buf_free) struct ab_buf with = {0};
+        ab_buf_str(&with, path->data);
+        ab_api_query(&with, "state", ab_enum_job_state.names[s]);
+        if (remote_count(r, &with, &out->of[s], err) < 0)
+            return -1;
+        out->sum += out->of[s];
+    }
+    return 0;
+}
+
+/* Jobs move on between two questions: asked again until the counts add up, but not for ever. */
 static int list_by_state(struct remote *r, const struct job_ls *o, const struct ab_buf *path,
                          struct ab_error *err)
 {
     static const char *const heads[] = {"STATE", "JOBS"};
+    struct state_counts counts = {.sum = -1};
     struct table t;
+    int64_t total = 0;
     bool first = true;
+    for (int i = 0; i < COUNT_TRIES && counts.sum != total; i++)
+        if (count_states(r, path, &counts, err) < 0 || remote_count(r, path, &total, err) < 0)
+            return -1;
     table_begin(&t, r->arena, heads, AB_COUNT(heads));
     t.right = 2;
     if (o->json)
         putchar('{');
     for (int s = 0; s < ab_enum_job_state.n; s++) {
-        AB_AUTO(ab_buf_free) struct ab_buf with = {0};
         const char *name = ab_enum_job_state.names[s];
-        int64_t n;
-        ab_buf_str(&with, path->data);
-        ab_api_query(&with, "state", name);
-        if (remote_count(r, &with, &n, err) < 0)
-            return -1;
-        if (n == 0 && !o->verbose)
+        if (counts.of[s] == 0 && !o->verbose)
             continue;
-        const char *cells[] = {name, ab_printf(r->arena, "%" PRId64, n)};
+        const char *cells[] = {name, ab_printf(r->arena, "%" PRId64, counts.of[s])};
         table_add(&t, cells);
         if (o->json)
-            printf("%s\"%s\":%" PRId64, first ? "" : ",", name, n);
+            printf("%s\"%s\":%" PRId64, first ? "" : ",", name, counts.of[s]);
         first = false;
     }
     if (o->json)

@@ -41,6 +41,8 @@ int cmd_site_init(int argc, char **argv, struct ab_error *err)
         return rc < 0 ? -1 : 0;
     if (argc != 1)
         return ab_fail(err, AB_EINVAL, "where? Give a new folder; see --help");
+    if (wish.name && !*wish.name)
+        return ab_fail(err, AB_EINVAL, "a site needs a name: --name NAME");
     (void)gethostname(host, sizeof(host) - 1);
     wish.path = argv[0];
     wish.name = wish.name ? wish.name : host;

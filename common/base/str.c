@@ -143,22 +143,27 @@ static size_t smallest(size_t a, size_t b, size_t c)
     return m < c ? m : c;
 }
 
+/* Insertions, deletions, changes, and two neighbours exchanged. */
 static size_t edit_distance(const char *a, const char *b)
 {
-    size_t n = strlen(a), m = strlen(b), row[WORD_MAX + 1];
+    size_t n = strlen(a), m = strlen(b), rows[3][WORD_MAX + 1];
+    size_t *older = rows[0], *old = rows[1], *now = rows[2];
     for (size_t j = 0; j <= m; j++)
-        row[j] = j;
+        now[j] = j;
     for (size_t i = 1; i <= n; i++) {
-        size_t corner = row[0];
-        row[0] = i;
+        size_t *free_row = older;
+        older = old;
+        old = now;
+        now = free_row;
+        now[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            size_t above = row[j];
-            size_t change = corner + (a[i - 1] != b[j - 1]);
-            row[j] = smallest(above + 1, row[j - 1] + 1, change);
-            corner = above;
+            now[j] = smallest(old[j] + 1, now[j - 1] + 1, old[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]
+                && older[j - 2] + 1 < now[j])
+                now[j] = older[j - 2] + 1;
         }
     }
-    return row[m];
+    return now[m];
 }
 
 const char *ab_str_nearest(const char *word, const char *const *names, size_t n)
@@ -177,6 +182,9 @@ const char *ab_str_nearest(const char *word, const char *const *names, size_t n)
             best = names[i];
         }
     }
+    for (size_t i = 0; i < n && !best && len >= 4; i++)
+        if (names[i] && strstr(names[i], word))
+            best = names[i];
     return best;
 }
 

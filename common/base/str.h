@@ -17,7 +17,8 @@ int ab_parse_i64(const char *text, size_t len, int64_t min, int64_t max, int64_t
 int ab_parse_duration(const char *text, int64_t *ms);
 int ab_parse_size(const char *text, int64_t *bytes);
 
-/* The nearest of n names by edit distance, or NULL if none is near: for "did you mean ...". */
+/* The nearest of n names by edit distance, else one that has the word in it, or NULL: for "did you
+ * mean ...". */
 const char *ab_str_nearest(const char *word, const char *const *names, size_t n);
 
 /* A path relative to some folder that cannot leave it: no leading '/', no "..", no NUL, not empty.

@@ -91,6 +91,11 @@ static void the_nearest_name_is_found_if_one_is_near(void **state)
     assert_string_equal(ab_str_nearest("prefetch_dept", names, 4), "prefetch_depth");
     assert_string_equal(ab_str_nearest("sesion-ttl", names, 4), "session_ttl");
     assert_string_equal(ab_str_nearest("wrokers", names, 4), "workers");
+    const char *nouns[] = {"app", "job"};
+    assert_string_equal(ab_str_nearest("jbo", nouns, 2), "job");
+    assert_null(ab_str_nearest("xyz", nouns, 2));
+    const char *states[] = {"FAILED", "JOB_FINISHED"};
+    assert_string_equal(ab_str_nearest("FINISHED", states, 2), "JOB_FINISHED");
     assert_null(ab_str_nearest("colour", names, 4));
     assert_null(ab_str_nearest("", names, 4));
     char huge[5000];
