@@ -46,7 +46,7 @@ struct ab_task_info {
     int64_t token_site;
     const char *key; /* Idempotency-Key or NULL */
     uint8_t uuid[16];
-    const char *trace, *peer;
+    const char *trace, *peer, *host;
     int64_t deadline_ms; /* arrival + what was left, ab_now_ms clock */
     const void *body;
     size_t body_len;

@@ -13,7 +13,7 @@ int ab_frame_common_version(int theirs)
 
 void ab_frame_pack_request(struct ab_buf *out, int version, const struct ab_frame_request *request)
 {
-    ab_pack_array(out, 13);
+    ab_pack_array(out, request->host ? 14 : 13);
     ab_pack_int(out, version);
     ab_pack_int(out, (int64_t)request->number);
     ab_pack_str(out, request->verb);
@@ -27,6 +27,8 @@ void ab_frame_pack_request(struct ab_buf *out, int version, const struct ab_fram
     ab_pack_str(out, request->username);
     ab_pack_int(out, request->token_site);
     ab_pack_int(out, request->try);
+    if (request->host)
+        ab_pack_str(out, request->host);
 }
 
 void ab_frame_pack_ready(struct ab_buf *out, int version, const struct ab_frame_ready *ready)
@@ -77,6 +79,13 @@ static int open_header(struct ab_cursor *at, const void *header, size_t len, uin
     if (version < 1 || version > INT32_MAX)
         return -1;
     return (int)version;
+}
+
+static uint32_t elements(const void *header, size_t len)
+{
+    struct ab_cursor at = ab_cursor(header, len);
+    uint32_t n = 0;
+    return ab_cursor_array(&at, &n) < 0 ? 0 : n;
 }
 
 static int64_t take_int(struct ab_cursor *at, int64_t min, int64_t max)
@@ -155,6 +164,8 @@ int ab_frame_read_request(const void *header, size_t len, struct ab_frame_reques
     out->username = take_text(&at, &text);
     out->token_site = take_int(&at, 0, INT64_MAX);
     out->try = (int)take_int(&at, 0, INT32_MAX);
+    if (elements(header, len) > 13) /* this one came later than the others */
+        out->host = take_text(&at, &text);
     return at.broken || !out->verb ? -1 : 0;
 }
 

@@ -1,9 +1,9 @@
 /* frame.h - what travels between gateway and services: one letter, a msgpack array, a body
  *
  *   gateway -> service   Q [v, number, verb, user, remaining_ms, key, scopes, uuid, trace, peer,
- *                           username, token_site, try] + body    H [v] ping    X [v, text] refused
- *   service -> gateway   R D [v, service, instance, capacity, queued, oldest_ms]    P [v, number,
- * status] + body
+ *                           username, token_site, try, host?] + body    H [v] ping    X [v, text]
+ * refused service -> gateway   R D [v, service, instance, capacity, queued, oldest_ms]    P [v,
+ * number, status] + body
  *
  * A reader takes more elements than it knows and skips them. What is left of a deadline travels,
  * never a time of day: the clocks of hosts differ.
@@ -41,6 +41,7 @@ struct ab_frame_request {
     const char *trace, *peer, *username;
     int64_t token_site;
     int try;
+    const char *host; /* the address that the client used; only where somebody needs it */
 };
 
 struct ab_frame_ready {

@@ -61,7 +61,7 @@ static const char *copy_text(char **to, const char *text)
 struct ab_pending *ab_pending_new(struct ab_bus_request *request)
 {
     size_t n = text_size(request->verb) + text_size(request->username) + text_size(request->key)
-               + text_size(request->trace) + text_size(request->peer);
+               + text_size(request->trace) + text_size(request->peer) + text_size(request->host);
     struct ab_pending *self = need(calloc(1, sizeof(*self) + n));
     char *to = self->text;
 
@@ -70,6 +70,7 @@ struct ab_pending *ab_pending_new(struct ab_bus_request *request)
     self->head.key = copy_text(&to, request->key);
     self->head.trace = copy_text(&to, request->trace);
     self->head.peer = copy_text(&to, request->peer);
+    self->head.host = copy_text(&to, request->host);
     self->text_len = n;
     self->head.user = request->user;
     self->head.scopes = request->scopes;

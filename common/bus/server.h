@@ -42,6 +42,7 @@ struct ab_bus_request {
     const char *key;          /* Idempotency-Key; NULL none */
     uint8_t uuid[16];         /* request id */
     const char *trace, *peer; /* may be NULL */
+    const char *host;         /* the address that the client used; NULL: nobody asks */
     int64_t deadline_ms;      /* ab_now_ms clock */
     void *body;
     size_t body_len;

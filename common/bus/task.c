@@ -44,6 +44,7 @@ ab_task_t *ab_task_new(const void *header, size_t len, zmq_msg_t *body, int64_t 
         .key = head.key,
         .trace = head.trace,
         .peer = head.peer,
+        .host = head.host,
         .deadline_ms = now + remaining,
         .body = zmq_msg_data(&self->body),
         .body_len = zmq_msg_size(&self->body),

@@ -80,6 +80,7 @@ int ab_service_call_as(const struct ab_service *service, ab_db_t *db, const ab_c
         .token_site = caller->token_site,
         .key = caller->key,
         .peer = caller->peer,
+        .host = caller->host,
         .uuid = caller->uuid ? caller->uuid : uuid,
         .deadline_ms = caller->deadline_ms ? caller->deadline_ms : ab_now_ms() + DEADLINE_MS,
         .body = body,

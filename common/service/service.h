@@ -32,6 +32,7 @@ struct ab_call {
     int64_t token_site;
     const char *request_id; /* text */
     const char *peer;       /* client's address; may be NULL */
+    const char *host;       /* the address it used (Host); only `auth` gets it; may be NULL */
     int64_t deadline_ms;
     const struct ab_request *req; /* checked; see schema.h */
     struct ab_buf reply;          /* msgpack; empty = nil */
@@ -99,7 +100,7 @@ int ab_service_tick(const struct ab_service *service, ab_db_t *db, const ab_conf
 /* The same with everything that a gateway says about who asks. Zero: the user scope, no limits. */
 struct ab_caller {
     int64_t owner_id;
-    const char *username, *key, *peer;
+    const char *username, *key, *peer, *host;
     unsigned scopes;
     int64_t token_site;
     int64_t deadline_ms;

@@ -57,7 +57,7 @@ struct ask {
     const char *username;
     unsigned scopes;
     int64_t token_site;
-    const char *key, *peer; /* may be NULL */
+    const char *key, *peer, *host; /* may be NULL */
     const uint8_t *uuid;
     int64_t deadline_ms;
     const void *body;

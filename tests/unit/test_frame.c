@@ -25,6 +25,7 @@ static const struct ab_frame_request full = {
     .username = "ada",
     .token_site = 12,
     .try = 2,
+    .host = "abies.example.org:8443",
 };
 
 static void a_request_comes_out_as_it_went_in(void **state)
@@ -48,6 +49,7 @@ static void a_request_comes_out_as_it_went_in(void **state)
     assert_string_equal(out.username, "ada");
     assert_int_equal(out.token_site, 12);
     assert_int_equal(out.try, 2);
+    assert_string_equal(out.host, "abies.example.org:8443");
     free(text);
 }
 
@@ -63,6 +65,7 @@ static void what_is_absent_stays_absent(void **state)
     assert_null(out.trace);
     assert_null(out.peer);
     assert_null(out.username);
+    assert_null(out.host);
     assert_int_equal(out.remaining_ms, -5);
 }
 
