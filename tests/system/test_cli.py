@@ -76,6 +76,11 @@ def test_every_command_has_help_and_json(centre, command):
     assert centre.cli("help", *command.split()).stdout == done.stdout
 
 
+def test_man_pages_are_current():
+    subprocess.run([ROOT / "scripts" / "man", "--check", BIN.parent], check=True)
+    assert {f"abies-{c.replace(' ', '-')}.1" for c in commands()} | {"abies.1"} == {p.name for p in (ROOT / "docs" / "man").glob("*.1")}
+
+
 def test_mistakes_say_what_to_do(centre):
     for args, text in ((["jbo"], "did you mean `job`?"), (["job", "lst"], "did you mean `job ls`?"), (["job", "ls", "--stat=x"], "did you mean --state?"),
                        (["job", "ls", "--site", "all", "--state", "FINISHED"], "did you mean JOB_FINISHED?"), (["job", "rm"], "Give ids"),
