@@ -24,6 +24,7 @@
 #define PUT_WAIT_MS 20000
 #define EARLY_MAX 64
 #define HEALTH_MS 1000
+#define COMPLAIN_MS 60000
 
 /* Answers to module_send that came while a module_call was waiting for its own. */
 struct early {
@@ -48,6 +49,8 @@ struct module {
     int64_t next_ms;
     char health[2048]; /* what was last said, and when the next may be */
     int64_t health_ms;
+    char complaint[64], complaint_why[480];
+    int64_t complain_ms;
     bool woken, stopping, closing,
         gone; /* stopping: asked to end; closing: in close(); gone: the broker */
 };
@@ -166,7 +169,8 @@ int module_call(struct module *m, const char *method, const char *path, const st
     wire_pack_call(&message, method, path, timeout_ms, body);
     uint64_t number = ask(m, WIRE_CALL, &message, err);
     /* the broker ends the call in time; a little more for the way */
-    if (!number || await(m, WIRE_REPLY, number, timeout_ms + 5000, &answer, err) < 0)
+    int64_t way = m->closing ? 500 : 5000;
+    if (!number || await(m, WIRE_REPLY, number, timeout_ms + way, &answer, err) < 0)
         return -1;
     if (reply)
         ab_buf_clear(reply);
@@ -214,6 +218,19 @@ int module_drain(struct module *m, const char *target, int64_t timeout_ms, struc
     if (await(m, WIRE_DRAINED, number, timeout_ms, &answer, err) > 0)
         return 0;
     return -1;
+}
+
+void module_complain(struct module *m, const char *event, const char *why)
+{
+    int64_t now = ab_now_ms();
+    bool same = strcmp(event, m->complaint) == 0 && strcmp(why, m->complaint_why) == 0;
+
+    if (m->stopping || (same && now < m->complain_ms))
+        return;
+    snprintf(m->complaint, sizeof(m->complaint), "%s", event);
+    snprintf(m->complaint_why, sizeof(m->complaint_why), "%s", why);
+    m->complain_ms = now + COMPLAIN_MS;
+    ab_log(AB_WARN, event, AB_KV("why", why));
 }
 
 void module_health(struct module *m, const char *json)

@@ -72,6 +72,10 @@ int module_drain(struct module *m, const char *target, int64_t timeout_ms, struc
 void module_watch(struct module *m, int fd);
 void module_unwatch(struct module *m, int fd);
 
+/* A warning about something that is tried again all the time: the same one at most once a minute,
+ * none while stopping. */
+void module_complain(struct module *m, const char *event, const char *why);
+
 /* What health.json shows of this module: a JSON object. */
 void module_health(struct module *m, const char *json);
 

@@ -106,8 +106,10 @@ void sync_reply(struct sync *self, const struct ab_settings *settings, int64_t s
     AB_AUTO(ab_buf_free) struct ab_buf want = {0};
 
     if (reply->status < 200 || reply->status >= 300) {
-        ab_log(AB_WARN, "sync.failed", AB_KV("status", reply->status),
-               AB_KV("why", reply->err.text));
+        if (!self->complained)
+            ab_log(AB_WARN, "sync.failed", AB_KV("status", reply->status),
+                   AB_KV("why", reply->err.text));
+        self->complained = true;
         self->at = SYNC_TO_GET;
         self->next_ms = ab_now_ms() + AGAIN_MS;
         return;

@@ -16,6 +16,7 @@ struct sync {
         SYNC_DONE
     } at;
     int64_t next_ms;
+    bool complained; /* once is enough: it is tried until it works */
 };
 
 /* Sends what is due; ms until it wants to run again (INT64_MAX: never). */

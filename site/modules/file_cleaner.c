@@ -101,8 +101,7 @@ static int64_t cycle(struct module *m, void *self)
     char json[100];
 
     if (module_drain(m, "/jobs/", DRAIN_MS, &err) < 0 || fetch(m, arena, &jobs, &err) < 0) {
-        if (!module_stopping(m))
-            ab_log(AB_WARN, "jobs.unknown", AB_KV("why", err.text));
+        module_complain(m, "jobs.unknown", err.text);
         return settings->file_cleaner.service_period_ms;
     }
     if (jobs.n)

@@ -262,14 +262,14 @@ static void create_session(struct module *m, struct processing *p)
     p->creating = module_send(m, "POST", "/sessions/", &body, MODULE_CALL_MS);
 }
 
-static void on_created(struct processing *p, int status, const struct ab_buf *body,
-                       const struct ab_error *err)
+static void on_created(struct module *m, struct processing *p, int status,
+                       const struct ab_buf *body, const struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
 
     p->creating = 0;
     if (status != 201 && status != 200) {
-        ab_log(AB_WARN, "session.refused", AB_KV("status", status), AB_KV("why", err->text));
+        module_complain(m, "session.refused", err->text);
         return;
     }
     p->session =
@@ -324,7 +324,7 @@ static void on_jobs(struct module *m, struct processing *p, int status, const st
     if (status < 200 || status >= 300) {
         /* jobs may have been leased by a call whose answer did not come */
         p->tired = p->tired || status < 0 || status >= 500;
-        ab_log(AB_WARN, "jobs.refused", AB_KV("status", status), AB_KV("why", err->text));
+        module_complain(m, "jobs.refused", err->text);
         return;
     }
     int64_t n = held_add(&p->held, body->data, body->len, &why);
@@ -469,7 +469,7 @@ static void reply(struct module *m, void *self, uint64_t number, int status,
     struct processing *p = self;
 
     if (number == p->creating)
-        on_created(p, status, body, err);
+        on_created(m, p, status, body, err);
     else if (number == p->asking)
         on_jobs(m, p, status, body, err);
     else if (number == p->beating)

@@ -72,8 +72,8 @@ static int64_t cycle(struct module *m, void *self)
         failed = submit(m, &err) < 0;
         maintainer->submitted += !failed;
     }
-    if (failed && !module_stopping(m))
-        ab_log(AB_WARN, "queue.unmaintained", AB_KV("why", err.text));
+    if (failed)
+        module_complain(m, "queue.unmaintained", err.text);
     snprintf(json, sizeof(json), "{\"submitted\":%" PRIu64 "}", maintainer->submitted);
     module_health(m, json);
     return settings->queue_maintainer.submit_period_ms;

@@ -374,8 +374,7 @@ static void start_tasks(struct module *m, struct transfers *t)
         return;
     if (list_pending(m, false, arena, &lists[0], &err) < 0
         || list_pending(m, true, arena, &lists[1], &err) < 0) {
-        if (!module_stopping(m))
-            ab_log(AB_WARN, "items.unknown", AB_KV("why", err.text));
+        module_complain(m, "items.unknown", err.text);
         return;
     }
     size_t n = group_items(t, lists, arena, &groups);

@@ -4,6 +4,7 @@ No launcher runs here: the tests report runs themselves."""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -345,3 +346,39 @@ def test_files_of_finished_jobs_are_cleaned_up(centre, site, add):
     wait_for(lambda: not centre.get(f"/jobs/{job['id']}")["pending_file_cleanup"], 30, "the cleaner is done")
     assert (folder / "keep.txt").exists()
     assert not (folder / "a.tmp").exists() and not (folder / "scratch" / "deep" / "x").exists()
+
+
+def test_a_site_stops_in_ten_seconds_while_the_centre_is_away(centre, site):
+    wait_for(lambda: health(site), 20, "the site runs")
+    gateways = [row["pid"] for row in centre.processes("gateway")]
+    for pid in gateways:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        site.stop()
+        assert time.monotonic() - begun < 10
+        assert not site.processes("abies-module-") and not site.processes("abies-site")
+    finally:
+        for pid in gateways:
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+    centre.ready()
+    site.start()
+
+
+def test_the_token_is_renewed_before_it_ends(centre, site, add):
+    site.stop()
+    file = site.path / "client.yml"
+    before = file.read_text()
+    soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 60))
+    assert "refresh_token" in before and "token_expiry" in before
+    file.write_text(re.sub(r"(?m)^token_expiry:.*$", f"token_expiry: '{soon}'", before))
+    site.start()
+    wait_for(lambda: soon not in file.read_text(), 20, "the token is renewed")
+    after = file.read_text()
+    assert re.search(r"(?m)^refresh_token:.*$", after)[0] != re.search(r"(?m)^refresh_token:.*$", before)[0]
+    assert file.stat().st_mode & 0o777 == 0o600
+    job = add(site.plain)
+    reaches(centre, job, "PREPROCESSED")
