@@ -23,6 +23,7 @@ static const struct check {
     {&SQL_check_finished_once, "no job finished twice"},
     {&SQL_check_leases, "leases belong to sessions of the same site"},
     {&SQL_check_cancels, "only running jobs are to be cancelled"},
+    {&SQL_check_waiting, "only runnable jobs wait for their next attempt"},
     {&SQL_check_halves, "both halves of each job"},
     {&SQL_check_homes, "application and site of each job"},
     {&SQL_check_batch_jobs, "batch job of each job"},

@@ -40,9 +40,12 @@ FROM  (SELECT c.id, c.open_parents, count(*) FILTER (WHERE p.state <> 'JOB_FINIS
 WHERE  open_parents < least_open OR open_parents > least_open + deleted;
 
 -- name: check_free_but_waiting
+-- (But a user may put a job there by hand.)
 SELECT count(*) AS n, min(format('job %s waits for parents, all of them have finished', id)) AS example
 FROM   jobs WHERE state = 'AWAITING_PARENTS' AND open_parents = 0
-  AND  EXISTS (SELECT FROM job_parents e WHERE e.child_id = jobs.id);
+  AND  EXISTS (SELECT FROM job_parents e WHERE e.child_id = jobs.id)
+  AND  NOT EXISTS (SELECT FROM events e
+                   WHERE e.job_id = jobs.id AND e.to_state = 'AWAITING_PARENTS' AND e.from_state <> 'CREATED');
 
 -- name: check_event_chains
 -- In the order they were written: from CREATED, each from where the one before led. (Asking a finished job for
@@ -72,6 +75,11 @@ WHERE  j.session_id IS NOT NULL AND (s.id IS NULL OR s.site_id <> j.site_id OR s
 -- name: check_cancels
 SELECT count(*) AS n, min(format('job %s is %s and still to be cancelled', id, state)) AS example
 FROM   jobs WHERE cancel AND state <> 'RUNNING';
+
+-- name: check_waiting
+-- Only what is runnable again and held by nobody waits for a time.
+SELECT count(*) AS n, min(format('job %s is %s and waits for its next attempt', id, state)) AS example
+FROM   jobs WHERE not_before IS NOT NULL AND (state <> 'RESTART_READY' OR session_id IS NOT NULL);
 
 -- name: check_halves
 SELECT count(*) AS n, min(format('job %s: its two rows differ or one is missing', coalesce(j.id, s.id))) AS example

@@ -72,6 +72,8 @@ int ab_job_step(struct ab_call *call, const struct job *items, size_t n, struct 
     out->finished = ids_of(call, r, 0, "finished");
     out->reopened = ids_of(call, r, 0, "reopened");
     out->stale = ids_of(call, r, 0, "stale");
+    out->moved_ids = ids_of(call, r, 0, "moved_ids");
+    out->moved_to = ids_of(call, r, 0, "moved_to");
     if (out->moved > 0)
         call->events = true;
     return release_children(call, &out->finished, &out->reopened, err);
@@ -211,6 +213,26 @@ int ab_item_step(struct ab_call *call, const struct transfer *items, size_t n, i
         call->events = true;
     struct ab_ids finished = ids_of(call, r, 0, "finished"), none = {0};
     return release_children(call, &finished, &none, err);
+}
+
+/* ---- the next attempt */
+
+static int64_t wake(struct ab_call *call, const struct ab_sql *sql, int64_t batch,
+                    struct ab_error *err)
+{
+    ab_bind_int(call, "batch", batch);
+    PGresult *r = ab_run(call, sql, err);
+    return r ? strtoll(PQcmdTuples(r), NULL, 10) : -1;
+}
+
+int64_t ab_job_wake(struct ab_call *call, int64_t batch, struct ab_error *err)
+{
+    return wake(call, &SQL_job_wake, batch, err);
+}
+
+int64_t ab_item_wake(struct ab_call *call, int64_t batch, struct ab_error *err)
+{
+    return wake(call, &SQL_item_wake, batch, err);
 }
 
 /* ---- sessions, deletion */

@@ -6,6 +6,7 @@
 --   any other mixture                                          lease_any
 -- The state lists are literal: a partial index is only used when the text itself implies its predicate.
 -- "No limit" is spelled max_nodes = max_wall_time = 2147483647, budget = 'Infinity', app_ids = '{}'.
+-- A job with a not_before waits for its next attempt (lifecycle.sql) and stands in none of the queues.
 -- LIMIT 2048 inside is the planner's only hint of size (a generic plan takes LIMIT $n for a tenth of the
 -- table); rows are still locked one by one and only until :max_jobs are found.
 
@@ -28,7 +29,7 @@ WITH ready AS MATERIALIZED (
         SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
         FROM   jobs j
         WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
-          AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+          AND  j.session_id IS NULL AND j.not_before IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
           AND  j.state = ANY (:states::job_state[])
           AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
           AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
@@ -63,7 +64,7 @@ WITH ready AS MATERIALIZED (
         SELECT j.id, j.priority, j.num_nodes, j.node_packing_count, j.wall_time_min, j.last_update
         FROM   jobs j
         WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
-          AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+          AND  j.session_id IS NULL AND j.not_before IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
           AND  j.state = ANY (:states::job_state[])
           AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
           AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
@@ -134,7 +135,7 @@ WITH ready AS MATERIALIZED (
         SELECT j.id, j.num_nodes, j.node_packing_count, j.last_update
         FROM   jobs j
         WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
-          AND  j.session_id IS NULL
+          AND  j.session_id IS NULL AND j.not_before IS NULL
           AND  j.state = ANY (:states::job_state[])
           AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
           AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
@@ -173,7 +174,7 @@ WITH walk AS MATERIALIZED (
     SELECT j.id
     FROM   jobs j
     WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
-      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.session_id IS NULL AND j.not_before IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
       AND  j.state = ANY (:states::job_state[])
       AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
       AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
@@ -188,7 +189,7 @@ WITH walk AS MATERIALIZED (
         SELECT k.id, k.priority, k.num_nodes, k.node_packing_count, k.wall_time_min, k.last_update
         FROM   jobs k
         WHERE  k.id = CASE WHEN s.tags @> :tags::jsonb THEN s.id END
-          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.state = ANY (:states)
+          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.not_before IS NULL AND k.state = ANY (:states)
         FOR NO KEY UPDATE SKIP LOCKED) AS j
     LIMIT  :max_jobs
 ), fits AS (
@@ -220,7 +221,7 @@ WITH tagged AS MATERIALIZED (
     FROM   tagged t
     CROSS  JOIN LATERAL (SELECT * FROM jobs k WHERE k.id = t.id OFFSET 0) AS j
     WHERE  j.site_id = :site_id
-      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.session_id IS NULL AND j.not_before IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
       AND  j.state = ANY (:states::job_state[])
       AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
       AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
@@ -234,7 +235,7 @@ WITH tagged AS MATERIALIZED (
         SELECT k.id, k.priority, k.num_nodes, k.node_packing_count, k.wall_time_min, k.last_update
         FROM   jobs k
         WHERE  k.id = w.id
-          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.state = ANY (:states)
+          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.not_before IS NULL AND k.state = ANY (:states)
         FOR NO KEY UPDATE SKIP LOCKED) AS j
     LIMIT  :max_jobs
 ), fits AS (
@@ -261,7 +262,7 @@ WITH walk AS MATERIALIZED (
     SELECT j.id
     FROM   jobs j
     WHERE  j.site_id = :site_id AND j.owner_id = :owner_id
-      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.session_id IS NULL AND j.not_before IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
       AND  j.state = ANY (:states::job_state[])
       AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
       AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
@@ -276,7 +277,7 @@ WITH walk AS MATERIALIZED (
         SELECT k.id, k.priority, k.num_nodes, k.node_packing_count, k.wall_time_min, k.last_update
         FROM   jobs k
         WHERE  k.id = CASE WHEN s.tags @> :tags::jsonb THEN s.id END
-          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.state = ANY (:states)
+          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.not_before IS NULL AND k.state = ANY (:states)
         FOR NO KEY UPDATE SKIP LOCKED) AS j
     LIMIT  :max_jobs
 ), fits AS (
@@ -308,7 +309,7 @@ WITH tagged AS MATERIALIZED (
     FROM   tagged t
     CROSS  JOIN LATERAL (SELECT * FROM jobs k WHERE k.id = t.id OFFSET 0) AS j
     WHERE  j.site_id = :site_id
-      AND  j.session_id IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
+      AND  j.session_id IS NULL AND j.not_before IS NULL AND j.state IN ('PREPROCESSED', 'RESTART_READY')
       AND  j.state = ANY (:states::job_state[])
       AND  j.num_nodes <= :max_nodes AND j.wall_time_min <= :max_wall_time
       AND  (j.ranks_per_node = 1 AND j.num_nodes = 1 OR NOT :serial_only)
@@ -322,7 +323,7 @@ WITH tagged AS MATERIALIZED (
         SELECT k.id, k.priority, k.num_nodes, k.node_packing_count, k.wall_time_min, k.last_update
         FROM   jobs k
         WHERE  k.id = w.id
-          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.state = ANY (:states)
+          AND  k.site_id = :site_id AND k.session_id IS NULL AND k.not_before IS NULL AND k.state = ANY (:states)
         FOR NO KEY UPDATE SKIP LOCKED) AS j
     LIMIT  :max_jobs
 ), fits AS (

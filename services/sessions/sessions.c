@@ -21,6 +21,7 @@ static const struct ab_verb verbs[] = {
 
 static const struct ab_timer timers[] = {
     {.name = "sweep", .run = sweep_sessions, .every = "sweep_period", .one_replica = true},
+    {.name = "waiting", .run = sweep_waiting, .every = "wake_period", .one_replica = true},
     {.name = "requests", .run = sweep_requests, .every = "house_period", .one_replica = true},
     {.name = "partitions", .run = sweep_partitions, .every = "house_period", .one_replica = true},
     {0},
@@ -29,6 +30,8 @@ static const struct ab_timer timers[] = {
 static const struct ab_setting settings[] = {
     {"session_ttl", AB_CONF_DURATION, "5m", "a session without a heartbeat for this long is ended"},
     {"sweep_period", AB_CONF_DURATION, "10s", "how often ended sessions are looked for"},
+    {"wake_period", AB_CONF_DURATION, "1s",
+     "how often jobs are looked for whose next attempt is due"},
     {"house_period", AB_CONF_DURATION, "1m",
      "how often old request ids are dropped and event partitions made"},
     {"request_keep", AB_CONF_DURATION, "24h", "how long a repeated request is recognised"},

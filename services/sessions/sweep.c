@@ -15,6 +15,7 @@
 enum {
     SESSIONS_A_BATCH = 20,
     REQUESTS_A_BATCH = 5000,
+    JOBS_A_BATCH = 1000,
 };
 
 /* A setting as an interval. */
@@ -66,6 +67,13 @@ int sweep_sessions(struct ab_call *call, struct ab_error *err)
     if (end_batch(call, stale, err) < 0)
         return -1;
     return PQntuples(stale) == SESSIONS_A_BATCH;
+}
+
+/* Jobs that waited for their next attempt are put into the queues. */
+int sweep_waiting(struct ab_call *call, struct ab_error *err)
+{
+    int64_t n = ab_job_wake(call, JOBS_A_BATCH, err);
+    return n < 0 ? -1 : n == JOBS_A_BATCH;
 }
 
 int sweep_requests(struct ab_call *call, struct ab_error *err)

@@ -13,10 +13,23 @@ static const struct ab_verb verbs[] = {
     {0},
 };
 
+static const struct ab_timer timers[] = {
+    {.name = "waiting", .run = transfer_wake, .every = "wake_period", .one_replica = true},
+    {0},
+};
+
+static const struct ab_setting settings[] = {
+    {"wake_period", AB_CONF_DURATION, "1s",
+     "how often items are looked for whose next attempt is due"},
+    {0},
+};
+
 static const struct ab_sql *const *const sql[] = {transfer_sql, lifecycle_sql, NULL};
 
 const struct ab_service transfers_service = {
     .name = "transfers",
     .verbs = verbs,
+    .timers = timers,
     .sql = sql,
+    .settings = settings,
 };

@@ -204,6 +204,7 @@ BREAKS = {
                              " SELECT nextval('event_ids'), 1, 1, now(), 'RUN_DONE', 'JOB_FINISHED' FROM generate_series(1, 2)",
     "leases belong to sessions of the same site": "UPDATE jobs SET session_id = 2 WHERE id = 1",
     "only running jobs are to be cancelled": "UPDATE jobs SET cancel = true WHERE id = 1",
+    "only runnable jobs wait for their next attempt": "UPDATE jobs SET not_before = now() WHERE id = 1",
     "both halves of each job": "DELETE FROM job_specs WHERE id = 1",
     "application and site of each job": "UPDATE jobs SET site_id = 2 WHERE id = 1",
     "batch job of each job": "UPDATE jobs SET batch_job_id = 99 WHERE id = 1",

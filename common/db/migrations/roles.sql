@@ -44,12 +44,12 @@ GRANT USAGE ON SEQUENCE job_ids TO abies_jobs;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO abies_sessions;
 GRANT SELECT ON sites, apps, batch_jobs, jobs, job_specs TO abies_sessions;
-GRANT UPDATE (session_id, batch_job_id, lease, last_update, state, cancel) ON jobs TO abies_sessions;
+GRANT UPDATE (session_id, batch_job_id, lease, last_update, state, cancel, not_before) ON jobs TO abies_sessions;
 GRANT DELETE ON requests TO abies_sessions;                         -- its sweeper also forgets old request ids
 GRANT EXECUTE ON FUNCTION make_event_partition(int) TO abies_sessions;   -- and makes the next event partition
 
 GRANT SELECT ON sites, jobs, job_specs, job_parents, transfer_items TO abies_transfers;
-GRANT UPDATE (state, task_id, transfer_info) ON transfer_items TO abies_transfers;
+GRANT UPDATE (state, task_id, transfer_info, failures, not_before) ON transfer_items TO abies_transfers;
 GRANT UPDATE (state, session_id, last_update, open_in, open_out, open_parents) ON jobs TO abies_transfers;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON users, device_attempts, login_states TO abies_auth;
