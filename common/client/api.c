@@ -189,6 +189,7 @@ static int renew_token(ab_api_t *self, const char *used, struct ab_error *err)
 {
     AB_AUTO(ab_close) int lock = lock_file(self->file.path);
 
+    (void)lock;
     reread(self); /* somebody else may have been quicker */
     if (self->file.token && used && strcmp(self->file.token, used) != 0)
         return 0;
