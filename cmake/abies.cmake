@@ -57,7 +57,9 @@ if(AB_COVERAGE)
     add_link_options(--coverage)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
-    add_compile_options(-D_FORTIFY_SOURCE=2 -fstack-protector-strong)
+    # Assertions and debug information name files from the top of the tree, wherever it was built.
+    add_compile_options(-D_FORTIFY_SOURCE=2 -fstack-protector-strong
+                        "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=" "-ffile-prefix-map=${CMAKE_BINARY_DIR}=build")
 endif()
 
 # A folder that is not there yet is left out.
