@@ -150,7 +150,7 @@ static int read_values(const struct ab_app *app, const struct ab_value *given, a
     for (size_t i = 0; i < app->n_params; i++) {
         const struct ab_app_param *param = &app->params[i];
         const struct ab_value *v = ab_value_get(given, param->name);
-        size_t len;
+        size_t len = 0;
 
         if (v && v->type != AB_V_NULL) {
             if (text_of(param, v, arena, &texts[i], &len, err) < 0)
