@@ -353,6 +353,7 @@ void conn_done(struct conn *c)
     bool close_now = c->x.close || gw.draining;
 
     http_reset(c);
+    c->served++;
     if (c->closing)
         return;
     if (close_now) {

@@ -39,10 +39,11 @@ struct conn {
     struct ab_buf out; /* to send: out.data[out_at ..) */
     size_t out_at;
 
-    bool feeding; /* feed() runs: an answer made inside it must not start the next request */
-    bool closing; /* close once everything has left */
-    bool linger;  /* ... but read and drop for a moment first */
-    bool dying;   /* close as soon as lws lets us */
+    uint64_t served; /* requests answered */
+    bool feeding;    /* feed() runs: an answer made inside it must not start the next request */
+    bool closing;    /* close once everything has left */
+    bool linger;     /* ... but read and drop for a moment first */
+    bool dying;      /* close as soon as lws lets us */
     bool rx_off;
     struct exchange x;
     struct stream *stream;

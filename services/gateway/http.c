@@ -31,6 +31,8 @@ void http_reset(struct conn *c)
 
     if (x->bus)
         ab_bus_cancel(gw.bus, x->bus);
+    if (x->pooled)
+        pool_cancel(x->pooled);
     free(x->key);
     free(x->trace);
     free(x->packed);
@@ -276,11 +278,13 @@ void http_parsed(struct parse *p)
 {
     struct conn *c = conn_find(p->conn);
 
-    if (!c || c->dying) {
+    if (!c || c->x.pooled != p) { /* gone, or on to something else */
         gw.count.late++;
         return;
     }
-    finish_parse(c, p);
+    c->x.pooled = NULL;
+    if (!c->dying)
+        finish_parse(c, p);
 }
 
 /* Large: give the buffer away. */
@@ -300,6 +304,7 @@ static int hand_over(struct conn *c, const struct parse *from, size_t total)
     /* The buffer was moved to its own front. */
     p->parts.query = p->parts.query_len ? p->bytes + (p->parts.query - old) : "";
     p->parts.body = p->bytes + (p->parts.body - old);
+    c->x.pooled = p;
     pool_submit(p);
     return 0;
 }
@@ -397,8 +402,11 @@ static void answer_error(struct conn *c, int status, const void *body, size_t le
 
     if (ab_bus_error_unpack(body, len, status, arena, &err) < 0 || err.code < 400 || err.code > 599)
         (void)ab_fail(&err, AB_EUPSTREAM, "the service gave an answer that makes no sense");
+    /* A service that is away answers every request so: that is said once, by the bus, and counted.
+     */
+    enum ab_level level = err.code == AB_EBUSY ? AB_DEBUG : AB_WARN;
     if (err.code >= 500)
-        ab_log(AB_WARN, "http.failed", AB_KV("req", c->x.id), AB_KV("status", err.code),
+        ab_log(level, "http.failed", AB_KV("req", c->x.id), AB_KV("status", err.code),
                AB_KV("verb", c->x.match.route->verb), AB_KV("text", (const char *)err.text));
     reply_error(c, &err, NULL);
 }

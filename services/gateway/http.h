@@ -11,12 +11,7 @@
 #include <stdint.h>
 
 struct conn;
-
-enum access {
-    ACCESS_OK,
-    ACCESS_NONE,
-    ACCESS_BAD
-}; /* token good or not needed; absent; refused */
+struct parse;
 
 /* The request a connection works on. */
 struct exchange {
@@ -24,7 +19,6 @@ struct exchange {
     bool begun;     /* head complete, route and token looked at */
     bool continued; /* 100 Continue has been sent */
     struct route_match match;
-    enum access access;
     bool has_token;
     struct ab_token token;
     char *key; /* Idempotency-Key, malloc'ed; NULL none */
@@ -37,8 +31,9 @@ struct exchange {
     int64_t start_us, deadline_ms;
     bool close, head_only, chunked;
     bool replayed;
-    bool waiting; /* for the bus */
-    int verdict;  /* an answer that was clear from the head alone; 0 none */
+    bool waiting;         /* for the bus */
+    struct parse *pooled; /* being parsed off the loop; NULL: not */
+    int verdict;          /* an answer that was clear from the head alone; 0 none */
     const char *verdict_text;
 };
 
@@ -47,7 +42,6 @@ struct exchange {
 int http_take(struct conn *c);
 
 /* The pool is done with it; the connection may be gone. */
-struct parse;
 void http_parsed(struct parse *p);
 
 /* The budget is used up: 503 if the request can still be answered, else the end of the connection.

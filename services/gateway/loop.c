@@ -154,11 +154,16 @@ static void check_time(struct conn *c)
     conn_check_time(c, loop.now_ms);
 }
 
+/* While draining: what has begun is finished, what has just connected may ask once, the rest goes.
+ */
 static void wind_up(struct conn *c)
 {
-    if (c->state == CONN_WS)
+    bool idle = c->state == CONN_HEAD && c->in_len == c->in_at && !c->x.begun;
+    bool fresh = c->served == 0 && c->until_ms - ab_now_ms() > HEAD_MS - LINGER_MS;
+
+    if (c->state == CONN_WS) {
         ws_leave(c);
-    else if (c->state == CONN_HEAD && c->in_len == c->in_at && !c->x.begun) {
+    } else if (idle && !fresh && !c->closing) {
         c->closing = true;
         conn_wake(c);
     }
@@ -184,6 +189,7 @@ static void on_signal(uv_signal_t *handle, int signum)
            AB_KV("connections", conn_count()));
     gw.draining = true;
     loop.stop_by_ms = ab_now_ms() + ab_conf_ms(gw.conf, "drain");
+    on_listener(&loop.listener, 0, UV_READABLE); /* who waits to be accepted would get a reset */
     stop_listening();
     conn_each(wind_up);
 }

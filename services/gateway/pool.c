@@ -51,7 +51,8 @@ static void *work(void *arg)
             pool.last = &pool.first;
         pthread_mutex_unlock(&pool.lock);
 
-        parse_run(p);
+        if (!atomic_load(&p->cancelled))
+            parse_run(p);
 
         pthread_mutex_lock(&pool.lock);
         p->next = pool.done;
@@ -89,6 +90,11 @@ void pool_submit(struct parse *p)
     pool.last = &p->next;
     pthread_cond_signal(&pool.work);
     pthread_mutex_unlock(&pool.lock);
+}
+
+void pool_cancel(struct parse *p)
+{
+    atomic_store(&p->cancelled, true);
 }
 
 int pool_start(struct ab_error *err)

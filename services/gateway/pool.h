@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "schema/json.h"
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define POOL_THREADS 2
@@ -21,7 +22,8 @@ struct parse {
     char *bytes;    /* the whole request; parts point into it */
     size_t counted; /* of the budget */
     struct ab_http_parts parts;
-    char *params; /* decoded path parameters; NULL none */
+    char *params;          /* decoded path parameters; NULL none */
+    atomic_bool cancelled; /* nobody waits any more */
     /* result, as of ab_json_request */
     int rc;
     struct ab_buf packed;
@@ -31,6 +33,8 @@ struct parse {
 int pool_start(struct ab_error *err);
 void pool_stop(void);
 void pool_submit(struct parse *p); /* takes it; http_parsed is called on the loop */
+
+void pool_cancel(struct parse *p); /* it comes back all the same, perhaps unparsed */
 
 void parse_run(struct parse *p);
 void parse_free(struct parse *p); /* the content; gives the budget back */

@@ -362,7 +362,7 @@ static void serve(ab_task_t *task)
         ;
     else if (strcmp(t->verb, "key.list") == 0)
         reply_keys(&out);
-    else if (strcmp(t->verb, "token.revoked") == 0)
+    else if (strcmp(t->verb, "token.revoked") == 0 || strcmp(t->verb, "user.ended") == 0)
         ab_pack_array(&out, 0);
     else if (strcmp(t->verb, "event.tail") == 0)
         reply_events(&out, t);
