@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/rand.h"
 #include "base/spawn.h"
 #include "base/str.h"
 #include "bus/local.h"
@@ -376,6 +377,9 @@ static int open_all(struct module *m, struct ab_error *err)
     module_watch(m, m->signals);
     if (m->broker >= 0)
         module_watch(m, m->broker);
+    /* answers to the questions of a predecessor that was killed may still come: ours have other
+     * numbers */
+    m->number = ab_random_below(UINT64_C(1) << 40) << 20;
     m->self = calloc(1, m->def->size ? m->def->size : 1);
     return m->def->open ? m->def->open(m, m->self, err) : 0;
 }

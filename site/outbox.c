@@ -3,24 +3,19 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/rand.h"
-#include "base/str.h"
 #include "outbox_file.h"
+#include "outbox_lists.h"
 #include "schema/json.h"
 
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define FILE_TURN ((size_t)4 << 20)   /* a new file past this size */
 #define FILE_TIDY ((size_t)256 << 10) /* or past this one when nothing waits */
-#define CALL_MAX 5000                 /* updates in a call: the contract's limit */
 #define CALL_BYTES ((size_t)4 << 20)
 #define LOOK_MAX 10000
-#define KEY 36
 
 const char *const outbox_paths[OUTBOX_TARGETS] = {
     [OUTBOX_JOBS] = "/jobs/",
@@ -34,244 +29,6 @@ int outbox_target_of(const char *path)
         if (strcmp(path, outbox_paths[i]) == 0)
             return i;
     return -1;
-}
-
-struct update {
-    uint64_t number;
-    int64_t time_us, id;
-    enum outbox_target target;
-    uint64_t call; /* 0: in none yet */
-    uint64_t file; /* where it is written */
-    char *json;
-    size_t len;
-    struct update *next;
-};
-
-struct call {
-    uint64_t number;
-    char key[KEY + 1];
-    enum outbox_target target;
-    struct update **updates;
-    size_t n;
-    int64_t not_before_ms; /* monotonic */
-    struct call *next;
-};
-
-struct outbox {
-    pthread_mutex_t mutex;
-    char *folder;
-    size_t limit, bytes, waiting;
-    struct update *first, **end;
-    struct call *calls;
-    uint64_t last, last_call;
-    uint64_t file, oldest_file; /* numbers */
-    int fd;
-    bool torn; /* a write failed: what follows it in this file could not be read */
-    size_t file_size;
-};
-
-/* ------------------------------------------------------------------ memory */
-
-static void free_update(struct update *update)
-{
-    free(update->json);
-    free(update);
-}
-
-static void free_call(struct call *call)
-{
-    free(call->updates);
-    free(call);
-}
-
-static struct update *find_update(outbox_t *self, uint64_t number)
-{
-    struct update *u = self->first;
-    while (u && u->number < number) /* the list is in their order */
-        u = u->next;
-    return u && u->number == number ? u : NULL;
-}
-
-static struct call *find_call(outbox_t *self, uint64_t number)
-{
-    struct call *call = self->calls;
-    while (call && call->number != number)
-        call = call->next;
-    return call;
-}
-
-static void append_update(outbox_t *self, struct update *update)
-{
-    *self->end = update;
-    self->end = &update->next;
-    self->waiting++;
-    self->bytes += update->len;
-    if (update->number > self->last)
-        self->last = update->number;
-}
-
-static void append_call(outbox_t *self, struct call *call)
-{
-    struct call **at = &self->calls;
-    while (*at)
-        at = &(*at)->next;
-    *at = call;
-    call->number = ++self->last_call;
-    for (size_t i = 0; i < call->n; i++)
-        call->updates[i]->call = call->number;
-}
-
-static void unlink_call(outbox_t *self, struct call *call)
-{
-    struct call **at = &self->calls;
-    while (*at != call)
-        at = &(*at)->next;
-    *at = call->next;
-    call->next = NULL;
-}
-
-/* Updates whose call is `gone` leave the list. */
-static void remove_updates(outbox_t *self, uint64_t gone)
-{
-    struct update **at = &self->first;
-    while (*at) {
-        struct update *u = *at;
-        if (u->call == gone) {
-            *at = u->next;
-            self->waiting--;
-            self->bytes -= u->len;
-            free_update(u);
-        } else {
-            at = &u->next;
-        }
-    }
-    self->end = at;
-}
-
-#define GONE UINT64_MAX /* update.call: over, to be removed */
-
-/* ------------------------------------------------------------------ reading files at start */
-
-static int read_update(outbox_t *self, struct outbox_reader *r, uint64_t file)
-{
-    uint64_t number = outbox_get_u64(r);
-    int64_t time_us = (int64_t)outbox_get_u64(r);
-    const unsigned char *target = outbox_get(r, 1);
-    size_t len = r->broken ? 0 : (size_t)(r->end - r->at);
-    const char *json = outbox_get(r, len);
-    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
-
-    if (r->broken || *target >= OUTBOX_TARGETS || number <= self->last)
-        return -1;
-    const struct ab_value *v = ab_value_parse(arena, json, len, NULL);
-    struct update *u = calloc(1, sizeof(*u));
-    *u = (struct update){.number = number,
-                         .time_us = time_us,
-                         .target = (enum outbox_target) * target,
-                         .file = file,
-                         .len = len};
-    u->id = ab_value_int(ab_value_get(v, "id"), 0);
-    u->json = malloc(len + 1);
-    memcpy(u->json, json, len);
-    append_update(self, u);
-    return 0;
-}
-
-static struct call *new_call(enum outbox_target target, size_t n)
-{
-    struct call *call = calloc(1, sizeof(*call));
-    uint8_t uuid[16];
-
-    ab_uuid7(uuid);
-    ab_uuid_text(uuid, call->key);
-    call->target = target;
-    call->updates = calloc(n ? n : 1, sizeof(*call->updates));
-    return call;
-}
-
-/* A later call takes its updates over from an earlier one. */
-static void take_over(outbox_t *self, struct call *call)
-{
-    for (struct call *old = self->calls, *next; old; old = next) {
-        size_t n = 0;
-        next = old->next;
-        for (size_t i = 0; i < old->n; i++)
-            if (old->updates[i]->call == old->number)
-                old->updates[n++] = old->updates[i];
-        old->n = n;
-        if (!n && old != call) {
-            unlink_call(self, old);
-            free_call(old);
-        }
-    }
-}
-
-static int read_call(outbox_t *self, struct outbox_reader *r)
-{
-    const char *key = outbox_get(r, KEY);
-    uint32_t n = outbox_get_u32(r);
-
-    if (r->broken || n > CALL_MAX)
-        return -1;
-    struct call *call = new_call(OUTBOX_JOBS, n);
-    memcpy(call->key, key, KEY);
-    for (uint32_t i = 0; i < n; i++) {
-        struct update *u = find_update(self, outbox_get_u64(r));
-        if (u && u->call != GONE)
-            call->updates[call->n++] = u;
-    }
-    if (r->broken || !call->n) {
-        free_call(call);
-        return r->broken ? -1 : 0;
-    }
-    call->target = call->updates[0]->target;
-    append_call(self, call);
-    take_over(self, call);
-    return 0;
-}
-
-static int read_step(outbox_t *self, struct outbox_reader *r)
-{
-    uint32_t over = outbox_get_u32(r);
-
-    for (uint32_t i = 0; i < over && !r->broken; i++) {
-        uint64_t number = outbox_get_u64(r);
-        struct update *u = find_update(self, number);
-        if (u)
-            u->call = GONE;
-        if (number > self->last)
-            self->last = number;
-    }
-    uint32_t calls = outbox_get_u32(r);
-    for (uint32_t i = 0; i < calls && !r->broken; i++)
-        if (read_call(self, r) < 0)
-            return -1;
-    take_over(self, NULL);
-    remove_updates(self, GONE);
-    return r->broken ? -1 : 0;
-}
-
-static int read_file(outbox_t *self, uint64_t number, struct ab_error *err)
-{
-    AB_AUTO(ab_free) char *name = outbox_file_name(self->folder, number);
-    AB_AUTO(ab_buf_free) struct ab_buf bytes = {0};
-    struct outbox_reader payload;
-
-    if (ab_file_read(name, AB_BUF_MAX, &bytes, err) < 0)
-        return -1;
-    struct outbox_reader file = {(const unsigned char *)bytes.data,
-                                 (const unsigned char *)bytes.data + bytes.len, 0};
-    while (bytes.len && outbox_record(&file, &payload)) {
-        const char *type = outbox_get(&payload, 1);
-        int rc = *type == 'E'   ? read_update(self, &payload, number)
-                 : *type == 'T' ? read_step(self, &payload)
-                                : 0;
-        if (rc < 0)
-            return ab_fail(
-                err, AB_EINTERNAL,
-                "%s holds a record that makes no sense; move it away to go on without it", name);
-    }
-    return 0;
 }
 
 /* ------------------------------------------------------------------ files */
@@ -337,7 +94,7 @@ static int open_files(outbox_t *self, struct ab_error *err)
         return -1;
     self->oldest_file = n ? numbers[0] : 1;
     for (size_t i = 0; i < n; i++) {
-        if (read_file(self, numbers[i], err) < 0)
+        if (outbox_restore_file(self, numbers[i], err) < 0)
             return -1;
         self->file = numbers[i];
     }
@@ -364,11 +121,11 @@ void outbox_close(outbox_t **self)
         return;
     for (struct call *call = (*self)->calls, *next; call; call = next) {
         next = call->next;
-        free_call(call);
+        outbox_free_call(call);
     }
     for (struct update *u = (*self)->first, *next; u; u = next) {
         next = u->next;
-        free_update(u);
+        outbox_free_update(u);
     }
     ab_close(&(*self)->fd);
     pthread_mutex_destroy(&(*self)->mutex);
@@ -398,7 +155,7 @@ static int put(outbox_t *self, struct update *update, struct ab_error *err)
     if (write_record(self, &payload, err) < 0)
         return -1;
     update->file = self->file;
-    append_update(self, update);
+    outbox_append_update(self, update);
     return 0;
 }
 
@@ -421,7 +178,7 @@ int outbox_put(outbox_t *self, enum outbox_target target, const char *json, size
     int rc = put(self, update, err);
     pthread_mutex_unlock(&self->mutex);
     if (rc < 0)
-        free_update(update);
+        outbox_free_update(update);
     return rc;
 }
 
@@ -447,7 +204,7 @@ static int write_step(outbox_t *self, struct update *const *over, size_t n,
         outbox_u64(&payload, over[i]->number);
     outbox_u32(&payload, (uint32_t)n_calls);
     for (size_t i = 0; i < n_calls; i++) {
-        ab_buf_add(&payload, calls[i]->key, KEY);
+        ab_buf_add(&payload, calls[i]->key, OUTBOX_KEY);
         outbox_u32(&payload, (uint32_t)calls[i]->n);
         for (size_t k = 0; k < calls[i]->n; k++)
             outbox_u64(&payload, calls[i]->updates[k]->number);
@@ -477,8 +234,8 @@ static bool add_id(struct id_set *set, int64_t id)
 /* The first updates of each id of one target, without those whose id is in a call already. */
 static struct call *gather(outbox_t *self, enum outbox_target target)
 {
-    struct call *call = new_call(target, CALL_MAX);
-    struct id_set set = {calloc(4 * LOOK_MAX + 4 * CALL_MAX, sizeof(int64_t)), 0};
+    struct call *call = outbox_new_call(target, OUTBOX_CALL_MAX);
+    struct id_set set = {calloc(4 * LOOK_MAX + 4 * OUTBOX_CALL_MAX, sizeof(int64_t)), 0};
     size_t looked = 0, bytes = 0;
 
     set.mask = 32768 - 1; /* more than twice LOOK_MAX, below what is allocated */
@@ -489,7 +246,7 @@ static struct call *gather(outbox_t *self, enum outbox_target target)
     for (struct update *u = self->first; u && looked < LOOK_MAX; u = u->next, looked++) {
         if (u->call || u->target != target || !add_id(&set, u->id))
             continue;
-        if (call->n == CALL_MAX || (call->n && bytes + u->len > CALL_BYTES))
+        if (call->n == OUTBOX_CALL_MAX || (call->n && bytes + u->len > CALL_BYTES))
             break;
         call->updates[call->n++] = u;
         bytes += u->len;
@@ -508,10 +265,10 @@ static int form_call(outbox_t *self, struct ab_error *err)
     struct call *call = gather(self, oldest->target);
     if (!call->n || write_step(self, NULL, 0, &call, 1, err) < 0 || flush(self, err) < 0) {
         int rc = call->n ? -1 : 0;
-        free_call(call);
+        outbox_free_call(call);
         return rc;
     }
-    append_call(self, call);
+    outbox_append_call(self, call);
     return 1;
 }
 
@@ -550,7 +307,7 @@ int outbox_next(outbox_t *self, struct outbox_call *out, struct ab_error *err)
 void outbox_park(outbox_t *self, uint64_t number, int64_t delay_ms)
 {
     pthread_mutex_lock(&self->mutex);
-    struct call *call = find_call(self, number);
+    struct call *call = outbox_find_call(self, number);
     if (call)
         call->not_before_ms = ab_now_ms() + delay_ms;
     pthread_mutex_unlock(&self->mutex);
@@ -562,13 +319,13 @@ static int replace(outbox_t *self, struct call *old, struct update **over, size_
 {
     if (write_step(self, over, n, calls, n_calls, err) < 0)
         return -1;
-    unlink_call(self, old);
+    outbox_unlink_call(self, old);
     for (size_t i = 0; i < n; i++)
-        over[i]->call = GONE;
+        over[i]->call = OUTBOX_GONE;
     for (size_t i = 0; i < n_calls; i++)
-        append_call(self, calls[i]);
-    remove_updates(self, GONE);
-    free_call(old);
+        outbox_append_call(self, calls[i]);
+    outbox_remove_updates(self, OUTBOX_GONE);
+    outbox_free_call(old);
     /* a repeat of what is done is harmless; new calls must be known before they are sent */
     return n_calls || self->file_size > FILE_TIDY ? flush(self, err) : 0;
 }
@@ -578,7 +335,7 @@ int outbox_done(outbox_t *self, uint64_t number, struct ab_error *err)
     int rc = 0;
 
     pthread_mutex_lock(&self->mutex);
-    struct call *call = find_call(self, number);
+    struct call *call = outbox_find_call(self, number);
     if (call)
         rc = replace(self, call, call->updates, call->n, NULL, 0, err);
     drop_files(self);
@@ -588,7 +345,7 @@ int outbox_done(outbox_t *self, uint64_t number, struct ab_error *err)
 
 static int drop(outbox_t *self, struct call *call, const bool *bad, struct ab_error *err)
 {
-    struct call *rest = new_call(call->target, call->n);
+    struct call *rest = outbox_new_call(call->target, call->n);
     AB_AUTO(ab_free) struct update **over = calloc(call->n, sizeof(struct update *));
     size_t n = 0;
 
@@ -601,7 +358,7 @@ static int drop(outbox_t *self, struct call *call, const bool *bad, struct ab_er
     size_t n_calls = rest->n ? 1 : 0;
     int rc = replace(self, call, over, n, &rest, n_calls, err);
     if (rc < 0 || !n_calls)
-        free_call(rest);
+        outbox_free_call(rest);
     return rc;
 }
 
@@ -610,7 +367,7 @@ int outbox_drop(outbox_t *self, uint64_t number, const bool *bad, struct ab_erro
     int rc = 0;
 
     pthread_mutex_lock(&self->mutex);
-    struct call *call = find_call(self, number);
+    struct call *call = outbox_find_call(self, number);
     if (call)
         rc = drop(self, call, bad, err);
     drop_files(self);
@@ -624,15 +381,16 @@ static int split(outbox_t *self, struct call *call, struct ab_error *err)
 
     if (!half)
         return 0;
-    struct call *two[2] = {new_call(call->target, half), new_call(call->target, call->n - half)};
+    struct call *two[2] = {outbox_new_call(call->target, half),
+                           outbox_new_call(call->target, call->n - half)};
     two[0]->n = half;
     two[1]->n = call->n - half;
     memcpy(two[0]->updates, call->updates, half * sizeof(*call->updates));
     memcpy(two[1]->updates, call->updates + half, (call->n - half) * sizeof(*call->updates));
     int rc = replace(self, call, NULL, 0, two, 2, err);
     if (rc < 0) {
-        free_call(two[0]);
-        free_call(two[1]);
+        outbox_free_call(two[0]);
+        outbox_free_call(two[1]);
     }
     return rc;
 }
@@ -642,7 +400,7 @@ int outbox_split(outbox_t *self, uint64_t number, struct ab_error *err)
     int rc = 0;
 
     pthread_mutex_lock(&self->mutex);
-    struct call *call = find_call(self, number);
+    struct call *call = outbox_find_call(self, number);
     if (call)
         rc = split(self, call, err);
     pthread_mutex_unlock(&self->mutex);
@@ -654,7 +412,7 @@ int outbox_split(outbox_t *self, uint64_t number, struct ab_error *err)
 int64_t outbox_id(outbox_t *self, uint64_t number, size_t i)
 {
     pthread_mutex_lock(&self->mutex);
-    const struct call *call = find_call(self, number);
+    const struct call *call = outbox_find_call(self, number);
     int64_t id = call && i < call->n ? call->updates[i]->id : 0;
     pthread_mutex_unlock(&self->mutex);
     return id;

@@ -18,6 +18,7 @@ struct held {
     struct batch *batch;
     const struct job *job; /* in the batch's arena */
     hook_t *hook;          /* NULL: waits */
+    bool needs_worker;     /* known to have a hook */
     struct held *next;
 };
 

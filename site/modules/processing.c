@@ -129,6 +129,11 @@ static void fail_job(struct module *m, struct processing *p, const struct job *j
 
 /* ------------------------------------------------------------------ one job */
 
+static bool worker_free(const struct module *m, const struct processing *p)
+{
+    return p->held.running < (size_t)module_view(m).settings->processing.num_workers;
+}
+
 /* False: cannot be decided now (the centre is away); it stays where it is. */
 static bool begin_job(struct module *m, struct processing *p, struct held *one)
 {
@@ -136,6 +141,8 @@ static bool begin_job(struct module *m, struct processing *p, struct held *one)
     struct ab_error err = {0};
     int step = step_of(job);
 
+    if (one->needs_worker && !worker_free(m, p))
+        return false;
     if (step < 0) { /* not what we asked for: given back with the session */
         ab_log(AB_WARN, "job.state", AB_KV("job", job->id), AB_KV("state", (int64_t)job->state));
         p->tired = true;
@@ -147,7 +154,8 @@ static bool begin_job(struct module *m, struct processing *p, struct held *one)
         return false;
     const struct ab_app *app = name ? ab_apps_get(p->apps, name, &err) : NULL;
     if (app && app->hooks[steps[step].hook].n) {
-        if (p->held.running >= (size_t)module_view(m).settings->processing.num_workers)
+        one->needs_worker = true;
+        if (!worker_free(m, p))
             return false;
         one->hook = hook_start(module_view(m).site, p->spool, app, steps[step].hook, job, &err);
         if (one->hook) {
