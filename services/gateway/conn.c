@@ -394,6 +394,13 @@ static void on_bytes(struct conn *c, const char *bytes, size_t n)
     conn_feed(c);
 }
 
+/* lws limits the TLS handshake, and in the raw role it never takes that limit back: without this a
+ * TLS connection ends timeout_secs after it began, whatever goes over it. */
+static void settle(struct lws *wsi)
+{
+    lws_set_timeout(wsi, NO_PENDING_TIMEOUT, 0);
+}
+
 static int on_event(struct lws *wsi, enum lws_callback_reasons why, void *user, void *in,
                     size_t len)
 {
@@ -407,6 +414,10 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons why, void *user, 
         c->wsi = wsi;
         return 0;
     case LWS_CALLBACK_RAW_RX:
+        if (!c->heard) {
+            c->heard = true;
+            settle(wsi);
+        }
         if (!c->dying)
             on_bytes(c, in, len);
         return c->dying ? -1 : 0;

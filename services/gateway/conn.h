@@ -40,6 +40,7 @@ struct conn {
     size_t out_at;
 
     uint64_t served; /* requests answered */
+    bool heard;      /* its first bytes have come */
     bool feeding;    /* feed() runs: an answer made inside it must not start the next request */
     bool closing;    /* close once everything has left */
     bool linger;     /* ... but read and drop for a moment first */

@@ -3,6 +3,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -366,3 +367,12 @@ def test_requests_in_one_segment_are_answered_in_their_order(tenant):
     line = "GET /auth/how HTTP/1.1\r\nhost: x\r\n\r\nGET /nothing HTTP/1.1\r\nhost: x\r\n\r\n"
     wire.sock.sendall(line.encode())
     assert wire.answer()[0] == 200 and wire.answer()[0] == 404
+
+
+def test_a_connection_outlives_the_time_of_a_handshake(tenant):
+    """One connection is kept for as long as it is used (the limit of a handshake is 10 s)."""
+    wire = Wire(tenant)
+    for pause in (0, 6, 6):
+        time.sleep(pause)  # time itself is what is tested
+        wire.send("GET", "/auth/how")
+        assert wire.answer()[0] == 200
