@@ -19,6 +19,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ struct task {
 
 struct head {
     struct head_options o;
-    volatile int stop;
+    atomic_int stop;
     int64_t started_ms, end_ms, idle_since_ms;
     place_t *place;
     prepare_t *prepare;

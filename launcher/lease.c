@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -27,10 +28,10 @@ struct lease {
     const char *filter_tags, *sort_by;
     bool serial_only;
 
-    ab_api_t *api;      /* the thread's */
-    int64_t session;    /* the thread's, and lease_end's after it has ended */
-    volatile int *stop; /* the program's */
-    volatile int end;   /* ours */
+    ab_api_t *api;    /* the thread's */
+    int64_t session;  /* the thread's, and lease_end's after it has ended */
+    atomic_int *stop; /* the program's */
+    atomic_int end;   /* ours */
 
     pthread_t thread;
     bool running;
@@ -283,7 +284,7 @@ static int start_thread(lease_t *self, struct ab_error *err)
     return 0;
 }
 
-lease_t *lease_new(const struct lease_options *o, volatile int *stop, struct ab_error *err)
+lease_t *lease_new(const struct lease_options *o, atomic_int *stop, struct ab_error *err)
 {
     lease_t *self = calloc(1, sizeof(*self));
     if (!self)

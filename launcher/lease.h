@@ -10,6 +10,7 @@
 #include "client/api.h"
 #include "schema/schema.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,7 +43,7 @@ struct lease_batch {
 void lease_batch_drop(struct lease_batch *batch);
 
 /* Opens the session; retries while the centre is away, until *stop is set. */
-lease_t *lease_new(const struct lease_options *options, volatile int *stop, struct ab_error *err);
+lease_t *lease_new(const struct lease_options *options, atomic_int *stop, struct ab_error *err);
 
 int lease_fd(const lease_t *self); /* an eventfd: read it, then ask the three below */
 void lease_ask(lease_t *self, const struct lease_want *want);

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -39,7 +40,7 @@ struct status {
     struct update *first, **last;
     size_t n;
     int64_t first_at, newest_at;
-    volatile int ending, give_up;
+    atomic_int ending, give_up;
     int64_t end_at_ms;
     int event;
     struct ids refused, refused_lease; /* in step */

@@ -7,6 +7,7 @@
 #include "schema/json.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ struct post {
     outbox_t *outbox;
     ab_api_t *api;
     int event;
-    volatile int stop;
+    atomic_int stop;
     struct post_state state;
     uint64_t failing; /* number of the call that got 500s */
     int errors, attempt;

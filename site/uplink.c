@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ struct uplink {
     struct lane lanes[THREADS_MAX];
     size_t n_lanes;
     int event;
-    volatile int stop;
+    atomic_int stop;
 };
 
 static void free_call(struct uplink_call *call)

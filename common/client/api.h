@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -47,7 +48,7 @@ struct ab_api_options {
     const char *key;    /* Idempotency-Key; NULL: a fresh one for changing calls */
     bool form;          /* body is a form, not JSON */
     bool no_token;
-    volatile int *stop; /* give up soon when it becomes non-zero */
+    atomic_int *stop; /* give up soon when it becomes non-zero */
 };
 int ab_api_call(ab_api_t *self, const char *method, const char *path, const char *body, size_t len,
                 const struct ab_api_options *options, struct ab_buf *reply, struct ab_error *err);

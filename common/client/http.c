@@ -5,6 +5,7 @@
 
 #include <curl/curl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -25,7 +26,7 @@ struct answer {
     size_t limit;
     bool too_big;
     int retry_after_sec;
-    volatile int *stop;
+    atomic_int *stop;
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +28,7 @@ struct ab_http_request {
     const char *body;           /* NULL none; must live until the call returns */
     size_t len;
     int64_t timeout_ms; /* total; 0: 120 s */
-    volatile int *stop; /* give up within a second when it becomes non-zero; NULL never */
+    atomic_int *stop;   /* give up within a second when it becomes non-zero; NULL never */
 };
 
 struct ab_http_reply {
