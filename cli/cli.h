@@ -16,6 +16,9 @@ struct command {
     const char *text; /* one line for the overview; NULL: an alias, not listed */
 };
 
+/* Of a command that takes options only: what else stands there was meant for something. */
+int no_arguments(int argc, char **argv, struct ab_error *err);
+
 /* cmd_up.c */
 command_f cmd_up, cmd_down, cmd_status, cmd_logs;
 /* cmd_login.c */

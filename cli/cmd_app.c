@@ -164,6 +164,8 @@ int cmd_app_ls(int argc, char **argv, struct ab_error *err)
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (remote_open(&r, err) < 0 || remote_sites(&r, site, &sites, err) < 0)
         return -1;
     ab_buf_str(&path, "/apps/");
@@ -226,14 +228,15 @@ int cmd_app_rm(int argc, char **argv, struct ab_error *err)
     if (remote_count(&r, &path, &jobs, err) < 0)
         return -1;
     if (!yes
-        && ask_yes(err, "Delete app %s (id %" PRId64 ") and its %" PRId64 " jobs?", argv[0], id,
-                   jobs)
+        && ask_yes(err, "Delete app %s (id %" PRId64 ") and its %" PRId64 " %s?", argv[0], id, jobs,
+                   JOBS(jobs))
                < 0)
         return -1;
     if (remote_call(&r, "DELETE", ab_printf(r.arena, "/apps/%" PRId64, id), NULL, NULL, err) < 0)
         return -1;
-    printf(json ? "{\"deleted\":%" PRId64 ",\"jobs\":%" PRId64 "}\n"
-                : "deleted app %" PRId64 " and %" PRId64 " jobs\n",
-           id, jobs);
+    if (json)
+        printf("{\"deleted\":%" PRId64 ",\"jobs\":%" PRId64 "}\n", id, jobs);
+    else
+        printf("deleted app %" PRId64 " and %" PRId64 " %s\n", id, jobs, JOBS(jobs));
     return 0;
 }

@@ -247,7 +247,7 @@ static int count_and_ask(struct remote *r, struct change *o, const struct ab_buf
     if (*n == 0)
         return ab_fail(err, AB_ENOENT,
                        "no job matches; `abies job ls` with the same options shows what does");
-    return o->yes ? 0 : ask_yes(err, "%s %" PRId64 " jobs?", what, *n);
+    return o->yes ? 0 : ask_yes(err, "%s %" PRId64 " %s?", what, *n, JOBS(*n));
 }
 
 int cmd_job_rm(int argc, char **argv, struct ab_error *err)
@@ -276,7 +276,10 @@ int cmd_job_rm(int argc, char **argv, struct ab_error *err)
         || count_and_ask(&r, &o, &path, "Delete", &n, err) < 0
         || remote_call(&r, "DELETE", path.data, NULL, NULL, err) < 0)
         return -1;
-    printf(o.json ? "{\"deleted\":%" PRId64 "}\n" : "deleted %" PRId64 " jobs\n", n);
+    if (o.json)
+        printf("{\"deleted\":%" PRId64 "}\n", n);
+    else
+        printf("deleted %" PRId64 " %s\n", n, JOBS(n));
     return 0;
 }
 
@@ -356,6 +359,9 @@ int cmd_job_modify(int argc, char **argv, struct ab_error *err)
     ab_buf_printf(&body, "{\"state\":\"%s\"}", name);
     if (remote_call(&r, "PUT", path.data, &body, NULL, err) < 0)
         return -1;
-    printf(o.json ? "{\"modified\":%" PRId64 "}\n" : "%" PRId64 " jobs modified\n", n);
+    if (o.json)
+        printf("{\"modified\":%" PRId64 "}\n", n);
+    else
+        printf("%" PRId64 " %s modified\n", n, JOBS(n));
     return 0;
 }

@@ -363,8 +363,8 @@ int cmd_job_create(int argc, char **argv, struct ab_error *err)
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
-    if (argc > 0)
-        return ab_fail(err, AB_EINVAL, "unexpected argument `%.100s`; see --help", argv[0]);
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (remote_open(&r, err) < 0)
         return -1;
     return o.from ? create_from(&r, &o, err) : create_one(&r, &o, err);

@@ -187,8 +187,8 @@ static int print(struct remote *r, const struct samples *list, bool json, struct
         return 0;
     }
     table_print(&t, stdout, terminal_width());
-    printf("\n%zu jobs (%zu finished, %zu failed) in %.2f s\n", total.jobs, total.finished,
-           total.failed, total.seconds);
+    printf("\n%zu %s (%zu finished, %zu failed) in %.2f s\n", total.jobs, JOBS(total.jobs),
+           total.finished, total.failed, total.seconds);
     return 0;
 }
 

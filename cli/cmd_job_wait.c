@@ -101,7 +101,7 @@ static int end(struct remote *r, const struct ab_buf *path, const struct counts 
                ",\"timeout\":%s}\n",
                c->all, c->finished, c->failed, timed_out ? "true" : "false");
     else
-        printf("%" PRId64 " jobs: %" PRId64 " finished, %" PRId64 " failed%s\n", c->all,
+        printf("%" PRId64 " %s: %" PRId64 " finished, %" PRId64 " failed%s\n", c->all, JOBS(c->all),
                c->finished, c->failed, timed_out ? "; the time is over" : "");
     if (c->failed > 0)
         print_failed(r, path);

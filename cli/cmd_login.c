@@ -178,12 +178,18 @@ int cmd_login(int argc, char **argv, struct ab_error *err)
         {0},
     };
     int rc = ab_opt_parse(
-        "abies login", "[OPTIONS]",
+        "abies login", "[URL] [OPTIONS]",
         "Log in to a centre.\n\nThe login is kept in ~/.abies/client.yml (ABIES_CLIENT_PATH), "
         "readable by you alone, and renewed by "
         "itself.\nA centre of your own on this machine needs no login: see `abies up`.",
         options, &argc, &argv, err);
-    return rc != 0 ? (rc < 0 ? -1 : 0) : sign_in(&o, err);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    if (argc > 0 && !o.url) {
+        o.url = *argv++;
+        argc--;
+    }
+    return no_arguments(argc, argv, err) < 0 ? -1 : sign_in(&o, err);
 }
 
 int cmd_register(int argc, char **argv, struct ab_error *err)
@@ -206,6 +212,8 @@ int cmd_register(int argc, char **argv, struct ab_error *err)
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (load_or_make(&o, &file, &there, err) < 0 || apply(&o, &file, there, err) < 0)
         return -1;
     const char *name = o.username ? o.username : ask_line(arena, "User name", false, err),
@@ -230,6 +238,8 @@ int cmd_whoami(int argc, char **argv, struct ab_error *err)
                      options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (ab_client_file_load(&file, NULL, err) < 0 || me(&file, arena, &user, err) < 0)
         return -1;
     say_done(&o, &file, "logged in", ab_value_text(ab_value_get(user, "username"), "?"));
@@ -246,6 +256,8 @@ int cmd_logout(int argc, char **argv, struct ab_error *err)
                           &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (ab_client_file_load(&file, NULL, err) < 0)
         return -1;
     replace(&file.token, NULL);

@@ -209,6 +209,8 @@ int cmd_queue_submit(int argc, char **argv, struct ab_error *err)
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (o.nodes < 1 || o.minutes < 1 || !o.queue || !o.project || !o.mode)
         return ab_fail(err, AB_EINVAL,
                        "needed: -n NODES -t MINUTES -q QUEUE -A PROJECT -j mpi|serial; see --help");
@@ -244,6 +246,8 @@ int cmd_queue_ls(int argc, char **argv, struct ab_error *err)
                           &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (remote_open(&r, err) < 0 || remote_sites(&r, site, &sites, err) < 0)
         return -1;
     ab_buf_str(&path, "/batch-jobs/");

@@ -157,6 +157,8 @@ int cmd_site_ls(int argc, char **argv, struct ab_error *err)
         ab_opt_parse("abies site ls", "[OPTIONS]", "List your sites.", options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (remote_open(&r, err) < 0 || remote_list(&r, "/sites/", &list, NULL, err) < 0)
         return -1;
     if (json) {
@@ -183,52 +185,91 @@ int cmd_site_ls(int argc, char **argv, struct ab_error *err)
     return 0;
 }
 
+struct removal {
+    const char *path; /* NULL: its folder is not here */
+    int64_t id, jobs;
+    bool yes, keep, json;
+};
+
+/* What stands for the site: its folder, or its number when the folder is lost or elsewhere. */
+static int pick_removal(struct remote *r, struct removal *o, const char *arg, struct ab_site *site,
+                        struct ab_error *err)
+{
+    struct ab_site_owner owner;
+    const struct ab_value *record;
+    bool by_id = access(arg, F_OK) < 0 && parse_id(arg, &o->id, NULL) == 0;
+    if (by_id) {
+        if (remote_get(r, ab_printf(r->arena, "/sites/%" PRId64, o->id), &record, err) < 0)
+            return err->code == AB_ENOENT
+                       ? ab_fail(err, AB_ENOENT,
+                                 "there is no site %" PRId64 "; `abies site ls` shows them", o->id)
+                       : -1;
+        arg = ab_value_text(ab_value_get(record, "path"), "");
+        if (ab_site_find(site, arg, NULL) < 0)
+            return 0;
+        if (site->id != o->id) { /* a later site has its place */
+            ab_site_free(site);
+            return 0;
+        }
+    } else if (ab_site_find(site, arg, err) < 0) {
+        return ab_fail_within(err, "which site? Give its folder, or its id from `abies site ls`");
+    }
+    o->id = site->id;
+    o->path = site->path;
+    if (ab_site_owner(site, &owner, NULL) == 1 && owner.alive)
+        return ab_fail(err, AB_ECONFLICT, "its agent runs on %s: `abies site stop %s` first",
+                       owner.host, site->path);
+    return 0;
+}
+
+static int ask_removal(const struct removal *o, struct ab_error *err)
+{
+    bool folder = o->path && !o->keep;
+    if (o->yes)
+        return 0;
+    return ask_yes(err, "Delete site %" PRId64 " with its %" PRId64 " %s%s%s?", o->id, o->jobs,
+                   JOBS(o->jobs),
+                   folder    ? " and the folder "
+                   : o->path ? ""
+                             : " (its folder is not on this machine)",
+                   folder ? o->path : "");
+}
+
 int cmd_site_rm(int argc, char **argv, struct ab_error *err)
 {
     AB_AUTO(remote_close) struct remote r = {0};
     AB_AUTO(ab_site_free) struct ab_site site = {0};
     AB_AUTO(ab_buf_free) struct ab_buf path = {0};
-    struct ab_site_owner owner;
-    bool json = false, yes = false, keep = false;
-    int64_t jobs;
+    struct removal o = {0};
     const struct ab_opt options[] = {
-        AB_OPT_FLAG('k', "keep-files", &keep, "leave the folder as it is"),
-        AB_OPT_FLAG('y', "yes", &yes, "do not ask"),
-        AB_OPT_FLAG('j', "json", &json, "print JSON"),
+        AB_OPT_FLAG('k', "keep-files", &o.keep, "leave the folder as it is"),
+        AB_OPT_FLAG('y', "yes", &o.yes, "do not ask"),
+        AB_OPT_FLAG('j', "json", &o.json, "print JSON"),
         {0},
     };
     int rc = ab_opt_parse(
-        "abies site rm", "FOLDER [OPTIONS]",
-        "Delete a site: its record at the centre with all jobs and apps, and its folder.", options,
-        &argc, &argv, err);
+        "abies site rm", "FOLDER|ID [OPTIONS]",
+        "Delete a site: its record at the centre with all jobs and apps, and its folder.\n\nAn ID "
+        "serves when the folder is lost or on another machine: what is there is left alone then.",
+        options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
     if (argc != 1)
-        return ab_fail(err, AB_EINVAL, "which site? Give its folder");
-    if (find_site(argc, argv, &site, err) < 0)
-        return -1;
-    if (ab_site_owner(&site, &owner, NULL) == 1 && owner.alive)
-        return ab_fail(err, AB_ECONFLICT, "its agent runs on %s: `abies site stop %s` first",
-                       owner.host, argv[0]);
-    if (remote_open(&r, err) < 0)
+        return ab_fail(err, AB_EINVAL, "which site? Give its folder, or its id");
+    if (remote_open(&r, err) < 0 || pick_removal(&r, &o, argv[0], &site, err) < 0)
         return -1;
     ab_buf_str(&path, "/jobs/");
-    ab_api_query_int(&path, "site_id", site.id);
-    if (remote_count(&r, &path, &jobs, err) < 0)
+    ab_api_query_int(&path, "site_id", o.id);
+    if (remote_count(&r, &path, &o.jobs, err) < 0 || ask_removal(&o, err) < 0)
         return -1;
-    if (!yes
-        && ask_yes(err, "Delete site %" PRId64 " with its %" PRId64 " jobs%s%s?", site.id, jobs,
-                   keep ? "" : " and the folder ", keep ? "" : site.path)
-               < 0)
-        return -1;
-    if (remote_call(&r, "DELETE", ab_printf(r.arena, "/sites/%" PRId64, site.id), NULL, NULL, err)
-            < 0
+    if (remote_call(&r, "DELETE", ab_printf(r.arena, "/sites/%" PRId64, o.id), NULL, NULL, err) < 0
         && err->code != AB_ENOENT)
         return -1;
-    if (!keep && ab_remove_tree(site.path, err) < 0)
+    if (o.path && !o.keep && ab_remove_tree(o.path, err) < 0)
         return -1;
-    printf(json ? "{\"deleted\":%" PRId64 ",\"jobs\":%" PRId64 "}\n"
-                : "deleted site %" PRId64 " and %" PRId64 " jobs\n",
-           site.id, jobs);
+    if (o.json)
+        printf("{\"deleted\":%" PRId64 ",\"jobs\":%" PRId64 "}\n", o.id, o.jobs);
+    else
+        printf("deleted site %" PRId64 " and %" PRId64 " %s\n", o.id, o.jobs, JOBS(o.jobs));
     return 0;
 }

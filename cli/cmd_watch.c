@@ -164,8 +164,8 @@ int cmd_watch(int argc, char **argv, struct ab_error *err)
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
-    if (argc > 0)
-        return ab_fail(err, AB_EINVAL, "unexpected argument `%.100s`; see --help", argv[0]);
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     if (o.timeout && ab_parse_duration(o.timeout, &timeout_ms) < 0)
         return ab_fail(err, AB_EINVAL, "--timeout takes a time such as 30s or 10m, not `%.40s`",
                        o.timeout);

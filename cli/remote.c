@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +60,19 @@ void remote_close(struct remote *self)
     ab_arena_destroy(&self->arena);
 }
 
+/* The remedy for the case that everybody meets first. */
+static int unreached(const struct remote *self, struct ab_error *err)
+{
+    struct ab_error why = *err;
+    bool local =
+        strstr(self->file.api_root, "://127.0.0.1") || strstr(self->file.api_root, "://localhost");
+    return local ? ab_fail(err, why.code,
+                           "%s; `abies status` says whether the centre of this machine runs, "
+                           "`abies up` starts it",
+                           why.text)
+                 : -1;
+}
+
 int remote_call(struct remote *self, const char *method, const char *path,
                 const struct ab_buf *body, const struct ab_value **reply, struct ab_error *err)
 {
@@ -70,6 +84,8 @@ int remote_call(struct remote *self, const char *method, const char *path,
         *reply = NULL;
     int status = ab_api_call(self->api, method, path, body ? body->data : NULL,
                              body ? body->len : 0, &options, &text, err);
+    if (status < 0 && err->code == AB_EUPSTREAM)
+        return unreached(self, err);
     if (status < 0 || status >= 400)
         return -1;
     if (!reply || text.len == 0)
@@ -175,6 +191,28 @@ static int sites_like(struct remote *self, const char *word, struct sites *out,
                    "no site has the name or path `%.100s`; `abies site ls` shows them", word);
 }
 
+/* An id that is none would look like a site without anything. */
+static int all_there(struct remote *self, const struct sites *sites, struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf path = {0};
+    const struct ab_value *list;
+    ab_buf_str(&path, "/sites/");
+    for (size_t i = 0; i < sites->n; i++)
+        ab_api_query_int(&path, "id", sites->ids[i]);
+    if (remote_list(self, path.data, &list, NULL, err) < 0)
+        return -1;
+    for (size_t i = 0; i < sites->n; i++) {
+        size_t k = 0;
+        while (k < list->n && ab_value_int(ab_value_get(&list->items[k], "id"), 0) != sites->ids[i])
+            k++;
+        if (k == list->n)
+            return ab_fail(err, AB_ENOENT,
+                           "there is no site %" PRId64 "; `abies site ls` shows them",
+                           sites->ids[i]);
+    }
+    return 0;
+}
+
 int remote_sites(struct remote *self, const char *selector, struct sites *out, struct ab_error *err)
 {
     *out = (struct sites){0};
@@ -202,7 +240,7 @@ int remote_sites(struct remote *self, const char *selector, struct sites *out, s
             return -1;
         }
     }
-    return 0;
+    return out->n > 0 ? all_there(self, out, err) : 0;
 }
 
 int remote_one_site(struct remote *self, const char *selector, int64_t *id, struct ab_error *err)

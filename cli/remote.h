@@ -63,6 +63,9 @@ void pairs_json(const struct ab_opt_list *pairs, struct ab_buf *out);
 int pairs_query(const struct ab_opt_list *pairs, const char *option, const char *name,
                 struct ab_buf *path, struct ab_error *err);
 
+/* "job" or "jobs". */
+#define JOBS(n) ((n) == 1 ? "job" : "jobs")
+
 /* A number that must be an id. */
 int parse_id(const char *text, int64_t *id, struct ab_error *err);
 

@@ -12,6 +12,7 @@
 #include "base/spawn.h"
 #include "base/str.h"
 #include "settings/settings.h"
+#include "transfer/transfer.h"
 #include "yaml/yaml.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -27,6 +28,22 @@ static const char *below(struct remote *r, const char *path, const char *name)
     return ab_printf(r->arena, "%s/%s", path, name);
 }
 
+/* Whether it can be reached is seen when it is used; here, whether anything could ever move files.
+ */
+static int check_location(const char *url, struct ab_error *err)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    struct transfer_url parsed;
+    if (transfer_url_parse(url, arena, &parsed, err) < 0)
+        return -1;
+    const struct transfer_kind *kind = transfer_of(parsed.scheme);
+    if (!kind)
+        return ab_fail(err, AB_EINVAL,
+                       "nothing here moves files by %.40s://; local:// and rsync:// work",
+                       parsed.scheme);
+    return kind->check(&parsed, err);
+}
+
 static int check_locations(const struct ab_opt_list *locations, struct ab_error *err)
 {
     for (size_t i = 0; i < locations->n; i++) {
@@ -37,6 +54,8 @@ static int check_locations(const struct ab_opt_list *locations, struct ab_error 
                            "--location takes ALIAS=SCHEME://HOST/PATH, e.g. "
                            "beamline=local://localhost/data, not `%.100s`",
                            text);
+        if (check_location(equals + 1, err) < 0)
+            return ab_fail_within(err, "--location %.100s", text);
     }
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "cli.h"
 #include "remote.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,6 +44,12 @@ int pairs_query(const struct ab_opt_list *pairs, const char *option, const char 
         ab_api_query(path, name, pair.data);
     }
     return 0;
+}
+
+int no_arguments(int argc, char **argv, struct ab_error *err)
+{
+    return argc > 0 ? ab_fail(err, AB_EINVAL, "unexpected argument `%.100s`; see --help", argv[0])
+                    : 0;
 }
 
 int parse_id(const char *text, int64_t *id, struct ab_error *err)

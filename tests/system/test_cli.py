@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -189,6 +190,30 @@ def test_a_site_is_deleted_with_its_jobs(centre):
     centre.sites.remove(site)
 
 
+def test_a_site_whose_folder_is_lost_is_deleted_by_its_id(centre):
+    site = centre.site("lost", start=False)
+    centre.sites.remove(site)
+    shutil.rmtree(site.path)
+    done = centre.cli("site", "rm", str(site.id), check=False)
+    assert done.returncode == 1 and "not on this machine" in done.stderr
+    assert centre.cli_json("site", "rm", "-y", str(site.id)) == {"deleted": site.id, "jobs": 0}
+    assert "there is no site" in centre.cli("site", "rm", "-y", str(site.id), check=False).stderr
+    assert f"there is no site {site.id}" in centre.cli("job", "ls", "--site", str(site.id), check=False).stderr
+
+
+def test_a_location_that_nothing_can_reach_is_said_at_init(centre):
+    for url, why in {"ftp://host/data": "ftp", "local://elsewhere/data": "rsync://elsewhere", "/data": "ALIAS="}.items():
+        done = centre.cli("site", "init", "--location", f"a={url}", centre.folder / "never", check=False)
+        assert done.returncode == 1 and why in done.stderr, done.stderr
+    assert not (centre.folder / "never").exists()
+
+
+@pytest.mark.parametrize("command", ["down", "status", "whoami", "logout", "site ls", "app ls", "queue ls", "login --url https://127.0.0.1"])
+def test_an_argument_too_many_stops_a_command_before_it_does_anything(centre, command):
+    done = centre.cli(*command.split(), "extra", check=False)
+    assert done.returncode == 1 and "unexpected argument `extra`" in done.stderr, done.stderr
+
+
 # ------------------------------------------------------------------ apps
 
 def test_app_sync_creates_updates_and_names_what_is_wrong(centre, site, here):
@@ -306,7 +331,7 @@ def test_wait_counts_failures_and_gives_up_in_time(centre, quiet):
     out, err = waiter.communicate(timeout=30)
     assert waiter.returncode == 1 and json.loads(out) == {"jobs": 2, "finished": 1, "failed": 1, "timeout": False}
     assert f"job {ids[1]} failed: message=out of luck" in err
-    assert quiet("job", "wait", str(ids[0])).stdout == "1 jobs: 1 finished, 0 failed\n"
+    assert quiet("job", "wait", str(ids[0])).stdout == "1 job: 1 finished, 0 failed\n"
     assert quiet("job", "wait", "-t", "t=nothing", check=False).returncode == 1
 
 
@@ -368,7 +393,7 @@ def test_queue_submit_is_checked_against_the_site(centre, site, here):
 def test_a_job_runs_from_submission_to_its_output(centre, site, here):
     id = here("job", "create", "-y", "-w", "real", "-a", "echo", "-p", "word=hello there", "-p", "n=3", "--tag", "t=real").stdout.strip()
     here("queue", "submit", "-n", "1", "-t", "5", "-q", "local", "-A", "local", "-j", "serial", "--tag", "t=real")
-    assert here("job", "wait", id, "--timeout", "60s", timeout=90).stdout == "1 jobs: 1 finished, 0 failed\n"
+    assert here("job", "wait", id, "--timeout", "60s", timeout=90).stdout == "1 job: 1 finished, 0 failed\n"
     assert (site.path / "data" / "real" / "job.out").read_text() == "hello there 3\n"
     stages = {s["stage"]: s["count"] for s in json.loads(here("job", "times", id, "--json").stdout)["stages"]}
     assert stages["run"] == 1 and stages["whole"] == 1

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ struct server {
     const char *answers[SCRIPT_MAX];
     int n;
     char seen[SCRIPT_MAX][8192];
-    volatile int served;
+    atomic_int served;
     int hold_ms; /* before each answer */
 };
 
@@ -260,20 +261,20 @@ static void no_answer_within_the_time_is_an_error_not_a_hang(void **state)
 static void *raise_flag(void *flag)
 {
     usleep(200000);
-    *(volatile int *)flag = 1;
+    atomic_store((atomic_int *)flag, 1);
     return NULL;
 }
 
 static void a_raised_flag_ends_the_call_soon(void **state)
 {
     (void)state;
-    volatile int flag = 0;
+    atomic_int flag = 0;
     struct ab_api_options options = {.timeout_ms = 60000, .retries = 100, .stop = &flag};
     pthread_t thread;
     write_client(1, ""); /* nobody listens there */
     AB_AUTO(ab_api_destroy) ab_api_t *api = open_api(false);
 
-    pthread_create(&thread, NULL, raise_flag, (void *)&flag);
+    pthread_create(&thread, NULL, raise_flag, &flag);
     int64_t before = ab_now_ms();
     assert_int_equal(ab_api_call(api, "GET", "/x", NULL, 0, &options, NULL, NULL), -1);
     assert_true(ab_now_ms() - before < 3000);
