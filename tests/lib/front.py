@@ -235,8 +235,9 @@ class Front:
     def get(self, path, **options):
         return self.call("GET", path, **options)
 
-    def raw(self, timeout=15):
-        return Raw(self, timeout)
+    def raw(self, timeout=15, window=None):
+        """window: bytes the kernel takes for a client that does not read."""
+        return Raw(self, timeout, window)
 
     def head(self, line="GET /jobs/5 HTTP/1.1", *lines):
         """The bytes of a request's head, with Host and a good token."""
@@ -255,8 +256,12 @@ class Answer:
 class Raw:
     """A bare connection: bytes out, answers in."""
 
-    def __init__(self, front, timeout):
-        self.socket = socket.create_connection(front.address, timeout)
+    def __init__(self, front, timeout, window=None):
+        self.socket = socket.socket()
+        self.socket.settimeout(timeout)
+        if window:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        self.socket.connect(front.address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if front.tls:
             context = ssl.create_default_context(cafile=str(front.tmp / "cert.pem"))

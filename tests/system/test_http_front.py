@@ -303,7 +303,7 @@ def test_http_1_0_gets_a_long_list_without_chunks(front):
 def test_a_reader_that_stalls_costs_no_more_than_its_page(front):
     front.set_rows(100_000)
     before = front.metric("abies_gateway_pages_total")
-    with front.raw() as raw:
+    with front.raw(window=16384) as raw:
         raw.send(front.head("GET /jobs/ HTTP/1.1"))
         assert raw.file.readline().startswith(b"HTTP/1.1 200")
         counts = []  # the kernel's buffers fill first; then the count must stand still
@@ -322,7 +322,7 @@ def test_a_reader_that_stalls_costs_no_more_than_its_page(front):
 
 def test_fifty_stalled_readers_leave_the_others_quick(front):
     front.set_rows(50_000)
-    readers = [front.raw() for _ in range(50)]
+    readers = [front.raw(window=16384) for _ in range(50)]
     try:
         for r in readers:
             r.send(front.head("GET /jobs/ HTTP/1.1"))
