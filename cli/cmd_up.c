@@ -290,6 +290,8 @@ int cmd_down(int argc, char **argv, struct ab_error *err)
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     AB_AUTO(centre_destroy) struct centre *c = centre_load(home, err);
     if (!c)
         return -1;
@@ -364,11 +366,12 @@ static int print_status(const struct centre *c, bool json, bool *all_ready, stru
 {
     struct state s;
     bool ready[PROCESSES_SHOWN] = {false};
+    const char *why[PROCESSES_SHOWN] = {NULL};
     if (state_read(c, c->arena, &s, err) < 0)
         return -1;
     if (s.n > PROCESSES_SHOWN)
         s.n = PROCESSES_SHOWN;
-    *all_ready = s.n > 0 && ready_now(c, &s, ready) && s.supervisor;
+    *all_ready = s.n > 0 && ready_now(c, &s, ready, why) && s.supervisor;
     if (json) {
         print_json(c, &s, ready, *all_ready);
         return *all_ready ? 0 : 1;
@@ -378,6 +381,9 @@ static int print_status(const struct centre *c, bool json, bool *all_ready, stru
         return 1;
     }
     print_table(c, &s, ready);
+    for (size_t i = 0; i < s.n; i++)
+        if (!ready[i] && why[i])
+            printf("%s: %s\n", s.processes[i].name, why[i]);
     printf("\n%s  (%s)\n", centre_url(c), c->home);
     if (!s.supervisor)
         printf("the supervisor is gone: `abies up` takes over, `abies down` stops the rest\n");
@@ -400,6 +406,8 @@ int cmd_status(int argc, char **argv, struct ab_error *err)
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (no_arguments(argc, argv, err) < 0)
+        return -1;
     AB_AUTO(centre_destroy) struct centre *c = centre_load(home, err);
     return c ? print_status(c, json, &all_ready, err) : -1;
 }
