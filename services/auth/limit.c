@@ -5,6 +5,7 @@
  */
 #include "limit.h"
 
+#include "audit.h"
 #include "crypt/crypt.h"
 #include "limit.sql.h"
 #include <arpa/inet.h>
@@ -47,13 +48,24 @@ static void bind_window(struct ab_call *call)
                  ab_printf(call->arena, "%" PRId64 " ms", ab_conf_ms(call->conf, "login_window")));
 }
 
-static int refuse(const PGresult *r, struct ab_error *err)
+/* Written down when a limit is passed, not at each attempt behind it. */
+static int tell(struct ab_call *call, const char *what, struct ab_error *err)
+{
+    struct audit line = {.action = "limit",
+                         .detail = ab_printf(call->arena, "%s, from one address", what)};
+    return audit_add(call, &line, err);
+}
+
+static int refuse(struct ab_call *call, const char *what, const PGresult *r, bool first,
+                  struct ab_error *err)
 {
     int64_t seconds = 1;
     for (int row = 0; row < PQntuples(r); row++) {
         int64_t left = ab_col_int(r, row, ab_col(r, "seconds_left"));
         seconds = left > seconds ? left : seconds;
     }
+    if (first && tell(call, what, err) < 0)
+        return -1;
     ab_fail(err, AB_ERATE, "too many attempts from here: try again in %" PRId64 " s", seconds);
     if (err)
         err->retry_sec = (int)seconds;
@@ -75,10 +87,11 @@ int limit_attempt(struct ab_call *call, const char *what, const char *username,
         return -1;
     int col = ab_col(r, "attempts");
     /* rows come as they were given: who, address */
-    if (ab_col_int(r, 0, col) > ab_conf_int(call->conf, "login_limit")
-        || ab_col_int(r, 1, col) > ab_conf_int(call->conf, "login_limit_address"))
-        return refuse(r, err);
-    return 0;
+    int64_t past_who = ab_col_int(r, 0, col) - ab_conf_int(call->conf, "login_limit"),
+            past_address = ab_col_int(r, 1, col) - ab_conf_int(call->conf, "login_limit_address");
+    if (past_who <= 0 && past_address <= 0)
+        return 0;
+    return refuse(call, what, r, past_who == 1 || past_address == 1, err);
 }
 
 int limit_forgive(struct ab_call *call, struct ab_error *err)

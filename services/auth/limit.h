@@ -5,7 +5,7 @@
 
 #include "service/service.h"
 
-/* -1 AB_ERATE with retry_sec. `what` tells log-ins from registrations. */
+/* -1 AB_ERATE with retry_sec. `what` tells log-ins from registrations, and the like. */
 int limit_attempt(struct ab_call *call, const char *what, const char *username,
                   struct ab_error *err);
 /* Right behind an attempt that was none. */

@@ -7,6 +7,7 @@
  */
 #include "token.h"
 
+#include "audit.h"
 #include "base/log.h"
 #include "base/rand.h"
 #include "key.h"
@@ -30,6 +31,7 @@ static int read_owner(struct ab_call *call, const PGresult *r, struct token_owne
     const char *text = ab_col_text(r, 0, ab_col(r, "username"), &len);
     out->username = ab_strndup(call->arena, text, len);
     out->site = ab_col_null(r, 0, site) ? 0 : ab_col_int(r, 0, site);
+    out->iat = ab_col_int(r, 0, ab_col(r, "iat"));
     text = ab_col_text(r, 0, ab_col(r, "scope"), &len);
     out->scope = ab_enum_find(&ab_enum_token_scope, text, len);
     if (out->scope < 0)
@@ -68,7 +70,12 @@ static int used_before(struct ab_call *call, const char *next, struct ab_error *
         return answer_again(call, r, next, err);
     int64_t token = ab_col_int(r, 0, ab_col(r, "token_id")),
             owner = ab_col_int(r, 0, ab_col(r, "owner_id"));
-    if (token_end(call, token, owner, err) < 0)
+    struct audit what = {
+        .action = "token.reuse",
+        .user = owner,
+        .detail =
+            ab_printf(call->arena, "token %" PRId64 " ended: its refresh token came twice", token)};
+    if (token_end(call, token, owner, err) < 0 || audit_add(call, &what, err) < 0)
         return -1;
     ab_log(AB_WARN, "token.reused", AB_KV("token", token), AB_KV("owner", owner));
     return refuse(call, err);

@@ -1,11 +1,13 @@
 /* token.c - access tokens are signed and forgotten; what renews them is a row */
 #include "token.h"
 
+#include "audit.h"
 #include "base/clock.h"
 #include "base/rand.h"
 #include "key.h"
 #include "schema/pack.h"
 #include "token.sql.h"
+#include "user.sql.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +32,7 @@ int token_sign(const struct token_owner *owner, struct token_access *out, struct
     struct ab_token token = {.user = owner->user,
                              .scopes = scopes_of(owner->scope),
                              .site = owner->site,
-                             .iat = ab_utc_us() / 1000000,
+                             .iat = owner->iat,
                              .exp = out->ends_us / 1000000};
     size_t len = strlen(owner->username);
     if (len >= sizeof(token.username))
@@ -45,13 +47,6 @@ void token_new_id(struct ab_call *call, const char *life, struct token_access *o
     int64_t ends_ms = ab_utc_us() / 1000 + ab_conf_ms(call->conf, life);
     out->ends_us = ends_ms / 1000 * 1000000;
     ab_uuid7(out->jti);
-}
-
-int token_make(struct ab_call *call, const struct token_owner *owner, const char *life,
-               struct token_access *out, struct ab_error *err)
-{
-    token_new_id(call, life, out);
-    return token_sign(owner, out, err);
 }
 
 void token_bind(struct ab_call *call, const struct token_access *access)
@@ -87,22 +82,19 @@ void token_reply(struct ab_call *call, const struct token_access *access, const 
     }
 }
 
-int token_login(struct ab_call *call, const struct token_owner *owner, struct ab_error *err)
+static void bind_user(struct ab_call *call, const struct token_owner *owner)
 {
-    struct token_access access;
-    if (token_make(call, owner, "token_ttl", &access, err) < 0)
-        return -1;
-    token_reply(call, &access, NULL);
-    return 0;
+    ab_bind_int(call, "user_id", owner->user);
+    ab_bind_text(call, "checked_hash", owner->checked_hash);
 }
 
-/* The row of `tokens`, with its first refresh token. */
+/* The row of `tokens`, with its first refresh token; no row: as token_login's 0. */
 static PGresult *add(struct ab_call *call, const struct token_owner *owner, const char *name,
                      const struct token_access *access, char refresh[AB_SECRET_TEXT_MAX],
                      struct ab_error *err)
 {
     ab_secret_text(refresh);
-    ab_bind_int(call, "user_id", owner->user);
+    bind_user(call, owner);
     if (owner->site)
         ab_bind_int(call, "site", owner->site);
     else
@@ -114,16 +106,26 @@ static PGresult *add(struct ab_call *call, const struct token_owner *owner, cons
     return ab_run(call, &SQL_token_add, err);
 }
 
-int token_login_renewable(struct ab_call *call, const struct token_owner *owner,
-                          struct ab_error *err)
+int token_login(struct ab_call *call, struct token_owner *owner, bool renewable,
+                struct ab_error *err)
 {
     struct token_access access;
     char refresh[AB_SECRET_TEXT_MAX];
-    if (token_make(call, owner, "short_token_ttl", &access, err) < 0
-        || !add(call, owner, "login", &access, refresh, err))
+    PGresult *r;
+    token_new_id(call, renewable ? "short_token_ttl" : "token_ttl", &access);
+    if (renewable) {
+        r = add(call, owner, "login", &access, refresh, err);
+    } else {
+        bind_user(call, owner);
+        r = ab_run(call, &SQL_user_may, err);
+    }
+    if (!r || PQntuples(r) == 0)
+        return r ? 0 : -1;
+    owner->iat = ab_col_int(r, 0, ab_col(r, "iat"));
+    if (token_sign(owner, &access, err) < 0)
         return -1;
-    token_reply(call, &access, refresh);
-    return 0;
+    token_reply(call, &access, renewable ? refresh : NULL);
+    return 1;
 }
 
 /* ---- further tokens */
@@ -174,6 +176,19 @@ static void reply_created(struct ab_call *call, const PGresult *r,
     ab_pack_item(&call->reply, &ab_schema_token, AB_OUT, &token);
 }
 
+static int tell_made(struct ab_call *call, const struct token_create *in, const PGresult *r,
+                     struct ab_error *err)
+{
+    struct audit what = {.action = "token.create",
+                         .ok = true,
+                         .user = call->owner_id,
+                         .actor = call->username,
+                         .detail =
+                             ab_printf(call->arena, "token %" PRId64 ", scope %s",
+                                       ab_col_int(r, 0, ab_col(r, "id")), scope_name(in->scope))};
+    return audit_add(call, &what, err);
+}
+
 int token_create(struct ab_call *call, struct ab_error *err)
 {
     const struct token_create *in = call->req->body.v;
@@ -183,11 +198,16 @@ int token_create(struct ab_call *call, struct ab_error *err)
                                 .site = in->site_id};
     struct token_access access;
     char refresh[AB_SECRET_TEXT_MAX];
-    if (check_site(call, in, err) < 0
-        || token_make(call, &owner, "short_token_ttl", &access, err) < 0)
+    if (check_site(call, in, err) < 0)
         return -1;
+    token_new_id(call, "short_token_ttl", &access);
     PGresult *r = add(call, &owner, in->name, &access, refresh, err);
     if (!r)
+        return -1;
+    if (PQntuples(r) == 0)
+        return ab_fail_kind(err, AB_EAUTH, "bad_token", "Could not validate credentials");
+    owner.iat = ab_col_int(r, 0, ab_col(r, "iat"));
+    if (token_sign(&owner, &access, err) < 0 || tell_made(call, in, r, err) < 0)
         return -1;
     reply_created(call, r, &access, refresh);
     return 0;
@@ -222,8 +242,15 @@ int token_end(struct ab_call *call, int64_t token_id, int64_t owner_id, struct a
 
 int token_delete(struct ab_call *call, struct ab_error *err)
 {
+    struct audit what = {.action = "token.delete",
+                         .ok = true,
+                         .user = call->owner_id,
+                         .actor = call->username,
+                         .detail = ab_printf(call->arena, "token %" PRId64, call->req->id)};
     int rc = token_end(call, call->req->id, call->owner_id, err);
-    return rc == 0 ? ab_not_found(call, err) : rc < 0 ? -1 : 0;
+    if (rc <= 0)
+        return rc == 0 ? ab_not_found(call, err) : -1;
+    return audit_add(call, &what, err);
 }
 
 int token_revoked(struct ab_call *call, struct ab_error *err)

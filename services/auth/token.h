@@ -11,6 +11,11 @@ struct token_owner {
     const char *username;
     int scope;    /* enum ab_token_scope */
     int64_t site; /* 0 none */
+    int64_t iat;  /* by the database's clock, not before the user's tokens_from */
+    /* The password's hash that was checked: another one meanwhile, and there is no token. NULL
+     * none.
+     */
+    const char *checked_hash;
 };
 
 /* An access token as it is given out. */
@@ -20,11 +25,9 @@ struct token_access {
     char text[AB_TOKEN_MAX];
 };
 
-/* A new id, and an end that the setting `life` says; then sign it. token_make does both. */
+/* A new id, and an end that the setting `life` says; then sign it. */
 void token_new_id(struct ab_call *call, const char *life, struct token_access *out);
 int token_sign(const struct token_owner *owner, struct token_access *out, struct ab_error *err);
-int token_make(struct ab_call *call, const struct token_owner *owner, const char *life,
-               struct token_access *out, struct ab_error *err);
 /* Bind :jti and :access_ends. */
 void token_bind(struct ab_call *call, const struct token_access *access);
 /* Bind :param, the digest of a refresh token. */
@@ -34,9 +37,9 @@ void token_reply(struct ab_call *call, const struct token_access *access, const 
 /* End a token now, and tell the gateways. 1 gone, 0 there was none, -1. */
 int token_end(struct ab_call *call, int64_t token_id, int64_t owner_id, struct ab_error *err);
 
-int token_login(struct ab_call *call, const struct token_owner *owner, struct ab_error *err);
-int token_login_renewable(struct ab_call *call, const struct token_owner *owner,
-                          struct ab_error *err);
+/* 1 the reply is made; 0 the user is gone, locked out, or has another password by now; -1. */
+int token_login(struct ab_call *call, struct token_owner *owner, bool renewable,
+                struct ab_error *err);
 
 int token_create(struct ab_call *call, struct ab_error *err);
 int token_list(struct ab_call *call, struct ab_error *err);

@@ -1,15 +1,20 @@
 -- token.sql - tokens that renew themselves, and those that ended before their time
 
 -- name: token_add
--- A login, site or script, with its first refresh token.
-WITH made AS (
-    INSERT INTO tokens (owner_id, site_id, name, scope) VALUES (:user_id, :site, :token_name, :scope_name)
+-- A login, site or script, with its first refresh token. No row: as in user_may.
+WITH may AS (
+    SELECT id, extract(epoch FROM greatest(date_trunc('second', now()), tokens_from))::bigint AS iat
+    FROM   users
+    WHERE  id = :user_id AND disabled IS NULL AND (:checked_hash::text IS NULL OR password_hash = :checked_hash)
+    FOR    SHARE
+), made AS (
+    INSERT INTO tokens (owner_id, site_id, name, scope) SELECT id, :site, :token_name, :scope_name FROM may
     RETURNING id, name, scope, site_id, created, last_used
 ), refresh AS (
     INSERT INTO refresh_tokens (hash, token_id, jti, access_ends, expires)
     SELECT :hash, id, :jti, :access_ends, now() + :refresh_life::interval FROM made
 )
-SELECT id, name, scope, site_id, created, last_used FROM made;
+SELECT made.id, name, scope, site_id, created, last_used, iat FROM made, may;
 
 -- name: token_site
 SELECT id FROM sites WHERE id = :site AND owner_id = :owner_id;
@@ -19,25 +24,27 @@ SELECT id FROM sites WHERE id = :site AND owner_id = :owner_id;
 WITH old AS (
     UPDATE refresh_tokens r SET used = now()
     FROM   tokens t JOIN users u ON u.id = t.owner_id
-    WHERE  r.hash = :hash AND r.used IS NULL AND r.expires > now() AND t.id = r.token_id
-    RETURNING t.id, t.owner_id, u.username, t.scope, t.site_id
+    WHERE  r.hash = :hash AND r.used IS NULL AND r.expires > now() AND t.id = r.token_id AND u.disabled IS NULL
+    RETURNING t.id, t.owner_id, u.username, t.scope, t.site_id,
+              extract(epoch FROM greatest(date_trunc('second', now()), u.tokens_from))::bigint AS iat
 ), next AS (
     INSERT INTO refresh_tokens (hash, token_id, jti, access_ends, expires)
     SELECT :next_hash, id, :jti, :access_ends, now() + :refresh_life::interval FROM old
 ), touched AS (
     UPDATE tokens SET last_used = now() FROM old WHERE tokens.id = old.id
 )
-SELECT owner_id, username, scope, site_id FROM old;
+SELECT owner_id, username, scope, site_id, iat FROM old;
 
 -- name: token_used
 -- One that was used before: a reply that got lost, if it is young and its successor unused; else it was stolen.
 SELECT r.token_id, t.owner_id, u.username, t.scope, t.site_id, next.jti, next.access_ends,
+       extract(epoch FROM greatest(date_trunc('second', now()), u.tokens_from))::bigint AS iat,
        coalesce(r.used > now() - :grace::interval AND next.used IS NULL AND next.expires > now(), false) AS again
 FROM   refresh_tokens r
 JOIN   tokens t ON t.id = r.token_id
 JOIN   users u ON u.id = t.owner_id
 LEFT   JOIN refresh_tokens next ON next.hash = :next_hash
-WHERE  r.hash = :hash AND r.used IS NOT NULL;
+WHERE  r.hash = :hash AND r.used IS NOT NULL AND u.disabled IS NULL;
 
 -- name: token_revoke
 -- The token, all its refresh tokens (by the foreign key) and the access tokens that are still good.

@@ -6,15 +6,16 @@
  */
 #include "user.h"
 
-#include "base/log.h"
+#include "audit.h"
 #include "crypt/crypt.h"
 #include "limit.h"
 #include "schema/pack.h"
 #include "token.h"
 #include "user.sql.h"
+#include <inttypes.h>
 #include <string.h>
 
-static const char *const methods[] = {"password", NULL};
+static const char *const methods[] = {"password", "oauth_device", "oauth_authcode", NULL};
 
 static bool is_among(const char *name, const char *const *names)
 {
@@ -28,7 +29,9 @@ int user_check_methods(const ab_conf_t *conf, struct ab_error *err)
 {
     for (const char *const *name = ab_conf_list(conf, "login_methods"); *name; name++)
         if (!is_among(*name, methods))
-            return ab_fail(err, AB_EINVAL, "login_methods: there is no `%s`; known are: password",
+            return ab_fail(err, AB_EINVAL,
+                           "login_methods: there is no `%s`; known are: password, "
+                           "oauth_device, oauth_authcode",
                            *name);
     return 0;
 }
@@ -46,10 +49,14 @@ int user_how(struct ab_call *call, struct ab_error *err)
     return 0;
 }
 
-/* The routes of a method exist only when it is among the settings. */
-static int needs_password_method(const struct ab_call *call, struct ab_error *err)
+bool user_has_method(const ab_conf_t *conf, const char *method)
 {
-    if (is_among("password", ab_conf_list(call->conf, "login_methods")))
+    return is_among(method, ab_conf_list(conf, "login_methods"));
+}
+
+int user_need_method(const struct ab_call *call, const char *method, struct ab_error *err)
+{
+    if (user_has_method(call->conf, method))
         return 0;
     return ab_fail_kind(err, AB_ENOENT, "no_route", "Not Found");
 }
@@ -65,7 +72,7 @@ int user_register_hash(struct ab_call *call, struct ab_error *err)
 {
     const struct user_register *in = call->req->body.v;
     hold(call); /* any refusal */
-    if (needs_password_method(call, err) < 0)
+    if (user_need_method(call, "password", err) < 0)
         return -1;
     if (!ab_conf_bool(call->conf, "open_registration"))
         return ab_fail(err, AB_EDENIED, "accounts are made by the operator here: ask for one");
@@ -88,6 +95,10 @@ int user_register(struct ab_call *call, struct ab_error *err)
         return ab_fail_kind(err, AB_EINVAL, "name_taken", "the user name `%s` is taken",
                             in->username);
     }
+    int64_t id = ab_col_int(r, 0, ab_col(r, "id"));
+    struct audit what = {.action = "user.register", .ok = true, .user = id, .actor = in->username};
+    if (audit_add(call, &what, err) < 0)
+        return -1;
     ab_reply_row(call, call->route->reply, r, 0);
     return 0;
 }
@@ -107,36 +118,68 @@ static void strengthen(struct ab_call *call, int64_t user, const char *hash, con
     (void)ab_run(call, &SQL_user_rehash, NULL);
 }
 
+/* Of the row, if there is one. True: locked out. */
+static bool read_user(struct ab_call *call, const PGresult *r, struct token_owner *out)
+{
+    size_t len;
+    int col = ab_col(r, "password_hash");
+    if (PQntuples(r) == 0)
+        return false;
+    out->user = ab_col_int(r, 0, ab_col(r, "id"));
+    if (!ab_col_null(r, 0, col)) {
+        const char *text = ab_col_text(r, 0, col, &len);
+        out->checked_hash = ab_strndup(call->arena, text, len);
+    }
+    return ab_col_bool(r, 0, ab_col(r, "disabled"));
+}
+
+/* A name that is nobody's is not written down: it may be a password in the wrong field. */
+static int tell(struct ab_call *call, const struct token_owner *owner, bool ok, const char *why,
+                struct ab_error *err)
+{
+    struct audit what = {.action = "login.password",
+                         .ok = ok,
+                         .user = owner->user,
+                         .actor = owner->user ? owner->username : NULL,
+                         .detail = owner->user ? why : "unknown user"};
+    return audit_add(call, &what, err);
+}
+
+static int refuse(struct ab_call *call, const struct token_owner *owner, const char *why,
+                  struct ab_error *err)
+{
+    if (tell(call, owner, false, why, err) < 0)
+        return -1;
+    return ab_fail_kind(err, AB_EAUTH, "bad_login", "Unauthorized");
+}
+
 int user_login(struct ab_call *call, struct ab_error *err)
 {
     const struct login *in = call->req->body.v;
     hold(call); /* any refusal */
-    if (needs_password_method(call, err) < 0 || limit_attempt(call, "login", in->username, err) < 0)
+    if (user_need_method(call, "password", err) < 0
+        || limit_attempt(call, "login", in->username, err) < 0)
         return -1;
     PGresult *r = ab_run(call, &SQL_user_find, err);
     if (!r)
         return -1;
-    bool known = PQntuples(r) == 1;
-    const char *hash = NULL;
-    int col = ab_col(r, "password_hash");
-    if (known && !ab_col_null(r, 0, col)) {
-        size_t len;
-        const char *text = ab_col_text(r, 0, col, &len);
-        hash = ab_strndup(call->arena, text, len);
-    }
-    int right = ab_password_check(hash, in->password, strlen(in->password), err);
+    struct token_owner owner = {.username = in->username, .scope = AB_TOKEN_USER};
+    bool locked_out = read_user(call, r, &owner);
+    int right = ab_password_check(owner.checked_hash, in->password, strlen(in->password), err);
     if (right < 0)
         return -1;
-    if (!right)
-        return ab_fail_kind(err, AB_EAUTH, "bad_login", "Unauthorized");
+    if (!right || locked_out)
+        return refuse(call, &owner, right ? "locked out" : "wrong password", err);
     if (limit_forgive(call, err) < 0)
         return -1;
+    int rc = token_login(call, &owner, in->refresh, err);
+    if (rc <= 0)
+        return rc < 0 ? -1 : refuse(call, &owner, "locked out or changed meanwhile", err);
+    if (tell(call, &owner, true, NULL, err) < 0)
+        return -1;
     call->hold_ms = 0;
-    struct token_owner owner = {.user = ab_col_int(r, 0, ab_col(r, "id")),
-                                .username = in->username,
-                                .scope = AB_TOKEN_USER};
-    strengthen(call, owner.user, hash, in->password);
-    return in->refresh ? token_login_renewable(call, &owner, err) : token_login(call, &owner, err);
+    strengthen(call, owner.user, owner.checked_hash, in->password);
+    return 0;
 }
 
 /* ---- who am I: the token's own word, no look at the database */
@@ -150,4 +193,38 @@ int user_me(struct ab_call *call, struct ab_error *err)
     ab_pack_str(&call->reply, "username");
     ab_pack_str(&call->reply, call->username ? call->username : "");
     return 0;
+}
+
+/* ---- for the gateways: whose tokens are good no more */
+
+/* No token lives longer; an hour for clocks that differ. */
+static void bind_life(struct ab_call *call)
+{
+    int64_t life_ms = ab_conf_ms(call->conf, "token_ttl"),
+            short_ms = ab_conf_ms(call->conf, "short_token_ttl");
+    life_ms = (life_ms > short_ms ? life_ms : short_ms) + 3600 * 1000;
+    ab_bind_text(call, "life", ab_printf(call->arena, "%" PRId64 " ms", life_ms));
+}
+
+int user_ended(struct ab_call *call, struct ab_error *err)
+{
+    bind_life(call);
+    PGresult *r = ab_run(call, &SQL_user_ended, err);
+    if (!r)
+        return -1;
+    ab_pack_array(&call->reply, (uint32_t)PQntuples(r));
+    for (int row = 0; row < PQntuples(r); row++) {
+        ab_pack_map(&call->reply, 2);
+        ab_pack_str(&call->reply, "user");
+        ab_pack_int(&call->reply, ab_col_int(r, row, 0));
+        ab_pack_str(&call->reply, "from");
+        ab_pack_int(&call->reply, ab_col_int(r, row, 1));
+    }
+    return 0;
+}
+
+int user_forget(struct ab_call *call, struct ab_error *err)
+{
+    bind_life(call);
+    return ab_run(call, &SQL_user_ended_forget, err) ? 0 : -1;
 }

@@ -1,7 +1,7 @@
 -- user.sql - people and their passwords
 
 -- name: user_find
-SELECT id, username, password_hash FROM users WHERE username = :username;
+SELECT id, username, password_hash, disabled IS NOT NULL AS disabled FROM users WHERE username = :username;
 
 -- name: user_add
 -- No row: the name is taken.
@@ -12,3 +12,25 @@ RETURNING id, username;
 -- name: user_rehash
 -- Only what was checked: a password that changed meanwhile stays.
 UPDATE users SET password_hash = :new_hash WHERE id = :user_id AND password_hash = :password_hash;
+
+-- name: user_may
+-- The time of a token is this database's: tokens_from is compared with it. No row: the user is gone, locked out, or has another
+-- password than the one that was checked (NULL: none was).
+SELECT extract(epoch FROM greatest(date_trunc('second', now()), tokens_from))::bigint AS iat
+FROM   users
+WHERE  id = :user_id AND disabled IS NULL AND (:checked_hash::text IS NULL OR password_hash = :checked_hash)
+FOR    SHARE;
+
+-- name: user_ended
+-- What a gateway must know of users: none or only the younger of their tokens are good. Older rows than the longest life of a
+-- token say nothing any more.
+SELECT id AS user, 9223372036854775807 AS since FROM users WHERE disabled > now() - :life::interval
+UNION ALL
+SELECT id, extract(epoch FROM tokens_from)::bigint FROM users
+WHERE  tokens_from > now() - :life::interval AND disabled IS NULL
+UNION ALL
+SELECT user_id, 9223372036854775807 FROM ended_users WHERE ended > now() - :life::interval
+LIMIT  100000;
+
+-- name: user_ended_forget
+DELETE FROM ended_users WHERE ended < now() - :life::interval;

@@ -20,6 +20,11 @@ struct revoked {
     int64_t at_ms; /* when the hint came */
 };
 
+/* Tokens of this user that are older than `from` are good no more; INT64_MAX: none is. */
+struct ended {
+    int64_t user, from;
+};
+
 struct remembered {
     uint8_t hash[32];
     struct ab_token token;
@@ -30,13 +35,15 @@ static struct {
     struct ab_public_key keys[KEYS_MAX];
     size_t n_keys;
     uint32_t generation;
-    bool have_keys, have_revoked;
+    bool have_keys, have_revoked, have_ended;
     struct revoked *revoked; /* sorted by jti */
     size_t n_revoked;
+    struct ended *ended; /* sorted by user */
+    size_t n_ended;
     struct revoked fresh[FRESH_MAX];
     size_t n_fresh;
     struct remembered *cache;
-    bool asking_keys, asking_revoked;
+    bool asking_keys, asking_revoked, asking_ended;
     int64_t asked_revoked_ms;
 } auth;
 
@@ -50,12 +57,13 @@ void auth_free(void)
 {
     free(auth.cache);
     free(auth.revoked);
+    free(auth.ended);
     memset(&auth, 0, sizeof(auth));
 }
 
 bool auth_ready(void)
 {
-    return auth.have_keys && auth.have_revoked;
+    return auth.have_keys && auth.have_revoked && auth.have_ended;
 }
 
 static int by_jti(const void *a, const void *b)
@@ -63,7 +71,7 @@ static int by_jti(const void *a, const void *b)
     return strcmp(((const struct revoked *)a)->jti, ((const struct revoked *)b)->jti);
 }
 
-bool auth_revoked(const char *jti)
+static bool is_revoked(const char *jti)
 {
     struct revoked key = {0};
 
@@ -73,6 +81,21 @@ bool auth_revoked(const char *jti)
             return true;
     return auth.n_revoked > 0
            && bsearch(&key, auth.revoked, auth.n_revoked, sizeof(key), by_jti) != NULL;
+}
+
+static int by_user(const void *a, const void *b)
+{
+    int64_t x = ((const struct ended *)a)->user, y = ((const struct ended *)b)->user;
+    return (x > y) - (x < y);
+}
+
+bool auth_ended(const struct ab_token *token)
+{
+    struct ended key = {.user = token->user}, *found = NULL;
+
+    if (auth.n_ended > 0)
+        found = bsearch(&key, auth.ended, auth.n_ended, sizeof(key), by_user);
+    return (found && token->iat < found->from) || is_revoked(token->jti);
 }
 
 /* ---- checking */
@@ -103,7 +126,7 @@ enum auth auth_check_token(const char *text, size_t n, struct ab_token *out)
             known->generation = auth.generation;
         }
     }
-    return auth_revoked(out->jti) ? AUTH_BAD : AUTH_OK;
+    return auth_ended(out) ? AUTH_BAD : AUTH_OK;
 }
 
 enum auth auth_check_header(const char *value, size_t n, struct ab_token *out)
@@ -193,6 +216,36 @@ int auth_take_revoked(const void *body, size_t len)
     return 0;
 }
 
+static int read_int(struct ab_cursor map, const char *name, int64_t *out)
+{
+    struct ab_cursor at;
+    return ab_cursor_find(map, name, &at) < 0 ? -1 : ab_cursor_int(&at, out);
+}
+
+int auth_take_ended(const void *body, size_t len)
+{
+    struct ab_cursor at = ab_cursor(body, len);
+    uint32_t n;
+
+    if (ab_cursor_array(&at, &n) < 0 || n > len)
+        return -1;
+    struct ended *list = calloc(n ? n : 1, sizeof(*list));
+    if (!list)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        if (read_int(at, "user", &list[i].user) < 0 || read_int(at, "from", &list[i].from) < 0
+            || ab_cursor_skip(&at) < 0) {
+            free(list);
+            return -1;
+        }
+    qsort(list, n, sizeof(*list), by_user);
+    free(auth.ended);
+    auth.ended = list;
+    auth.n_ended = n;
+    auth.have_ended = true;
+    return 0;
+}
+
 static void on_keys(void *arg, int status, const void *body, size_t len)
 {
     (void)arg;
@@ -207,6 +260,14 @@ static void on_revoked(void *arg, int status, const void *body, size_t len)
     auth.asking_revoked = false;
     if (status == 200 && auth_take_revoked(body, len) < 0)
         ab_log(AB_WARN, "auth.bad_answer", AB_KV("verb", "token.revoked"));
+}
+
+static void on_ended(void *arg, int status, const void *body, size_t len)
+{
+    (void)arg;
+    auth.asking_ended = false;
+    if (status == 200 && auth_take_ended(body, len) < 0)
+        ab_log(AB_WARN, "auth.bad_answer", AB_KV("verb", "user.ended"));
 }
 
 static void ask(const char *verb, void (*done)(void *, int, const void *, size_t))
@@ -236,6 +297,10 @@ void auth_fetch(void)
         auth.asking_revoked = true;
         auth.asked_revoked_ms = ab_now_ms();
         ask("token.revoked", on_revoked);
+    }
+    if (!auth.asking_ended) {
+        auth.asking_ended = true;
+        ask("user.ended", on_ended);
     }
 }
 

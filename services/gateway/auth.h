@@ -1,8 +1,9 @@
-/* auth.h - bearer tokens, checked here: signature, expiry, revocation
+/* auth.h - bearer tokens, checked here: signature, expiry, revocation, and whether their user still
+ * may
  *
- * Public keys and revoked tokens come from the auth service: at start, when a hint says so, and
- * every 5 s, since hints may be lost. A token that was good is remembered by its hash, because a
- * signature costs more than all the rest of a request.
+ * Public keys, revoked tokens and users that were locked out come from the auth service: at start,
+ * when a hint says so, and every 5 s, since hints may be lost. A token that was good is remembered
+ * by its hash, because a signature costs more than all the rest of a request.
  */
 #ifndef AUTH_H
 #define AUTH_H
@@ -27,12 +28,13 @@ bool auth_ready(void);
 
 enum auth auth_check_header(const char *value, size_t n, struct ab_token *out);
 enum auth auth_check_token(const char *text, size_t n, struct ab_token *out);
-bool auth_revoked(const char *jti);
+bool auth_ended(const struct ab_token *token); /* it was good once: is it no longer? */
 
 void auth_hint(char topic, const void *body, size_t len); /* 'k' and 'r' */
 
 /* What the service answered; -1: not what it should be (nothing is changed). */
 int auth_take_keys(const void *body, size_t len);
 int auth_take_revoked(const void *body, size_t len);
+int auth_take_ended(const void *body, size_t len);
 
 #endif

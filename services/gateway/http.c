@@ -19,6 +19,7 @@
 #define UNREAD_MAX ((int64_t)64 << 10) /* a body of a refused request that is still read */
 #define OTHER_BODY_MAX ((int64_t)1 << 20)
 #define KEY_MAX 255
+#define HOST_MAX 255
 
 static const char *bytes_of(const struct conn *c)
 {
@@ -35,6 +36,7 @@ void http_reset(struct conn *c)
         pool_cancel(x->pooled);
     free(x->key);
     free(x->trace);
+    free(x->host);
     free(x->packed);
     *x = (struct exchange){0};
 }
@@ -106,6 +108,7 @@ static void take_headers(struct conn *c)
     struct exchange *x = &c->x;
     struct ab_http_span key = x->head.field[AB_H_IDEMPOTENCY_KEY];
     struct ab_http_span trace = x->head.field[AB_H_TRACEPARENT];
+    struct ab_http_span host = x->head.field[AB_H_HOST];
 
     if (ab_http_has(&x->head, AB_H_IDEMPOTENCY_KEY)) {
         if (key.n == 0 || key.n > KEY_MAX || !visible(bytes_of(c) + key.at, key.n))
@@ -115,6 +118,10 @@ static void take_headers(struct conn *c)
     }
     if (trace.n > 0 && trace.n <= 128 && visible(bytes_of(c) + trace.at, trace.n))
         x->trace = copy_field(c, AB_H_TRACEPARENT);
+    /* It tells browsers where to come back to. */
+    if (x->match.route && strcmp(x->match.route->service, "auth") == 0 && host.n > 0
+        && host.n <= HOST_MAX && visible(bytes_of(c) + host.at, host.n))
+        x->host = copy_field(c, AB_H_HOST);
 }
 
 static int64_t body_limit(const struct exchange *x)
@@ -424,7 +431,10 @@ static void answer(struct conn *c, int status, const void *body, size_t len)
     } else if (status == 204 || route->reply_form == AB_REPLY_NONE) {
         reply_empty(c, 204, NULL);
     } else if (route->reply_form == AB_REPLY_REDIRECT) {
-        redirect(c, status < 300 ? 307 : status, body, len);
+        if (status < 300)
+            page_user_code(c);
+        else
+            redirect(c, status, body, len);
     } else {
         stream_start(c, status, body, len, route->reply_form == AB_REPLY_PAGE);
     }
@@ -461,6 +471,7 @@ void http_submit(struct conn *c, void *body, size_t len)
         .key = x->key,
         .trace = x->trace,
         .peer = c->peer,
+        .host = x->host,
         .deadline_ms = x->deadline_ms,
         .body = body,
         .body_len = len,

@@ -23,6 +23,7 @@ struct exchange {
     struct ab_token token;
     char *key; /* Idempotency-Key, malloc'ed; NULL none */
     char *trace;
+    char *host; /* for the auth service; NULL */
     uint8_t uuid[16];
     char id[AB_UUID_TEXT];
     uint64_t bus; /* number of the bus request that is waited for; 0 none */

@@ -38,6 +38,26 @@ static const char docs[] =
     "x=e('details'),s=e('summary');s.append(e('code',k));"
     "x.append(s,e('pre',JSON.stringify(c[k],null,2)));m.append(x)}})</script></body></html>\n";
 
+/* It goes back to the address that it came from, with ?user_code=. */
+static const char user_code[] =
+    "<!doctype html><html lang=en><head><meta charset=utf-8><title>Abies: sign in a device</title>"
+    "<meta name=viewport content='width=device-width'><style>"
+    "body{font:17px/1.5 system-ui,sans-serif;max-width:30rem;margin:4rem auto;padding:0 1rem;"
+    "color:#222}input,button{font:inherit;padding:.4rem .6rem}"
+    "input{font-family:monospace;text-transform:uppercase;letter-spacing:.1em;width:10em}"
+    "</style></head><body><h1>Sign in a device</h1>"
+    "<p>Type the code that the device or the terminal shows. Only do so if you have started this "
+    "log-in yourself: whoever made the code will act in your name.</p>"
+    "<form method=get><label>Code <input name=user_code required maxlength=16 autocomplete=off "
+    "autofocus placeholder=XXXX-XXXX></label> <button>Continue</button></form></body></html>\n";
+
+void page_user_code(struct conn *c)
+{
+    reply_body(c, 200, "text/html; charset=utf-8", user_code, sizeof(user_code) - 1,
+               "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; "
+               "frame-ancestors 'none'\r\n");
+}
+
 int page_init(struct ab_error *err)
 {
     ab_openapi(&openapi, AB_VERSION);

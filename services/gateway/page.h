@@ -9,6 +9,9 @@ struct conn;
 
 int page_init(struct ab_error *err); /* renders the OpenAPI document once */
 void page_free(void);
+/* Where a person types the code that a device shows. */
+void page_user_code(struct conn *c);
+
 void page_serve(struct conn *c);
 
 #endif

@@ -34,9 +34,17 @@ static void add_items(struct ab_buf *out, const struct ab_error *err)
     ab_buf_char(out, ']');
 }
 
-/* A service found what the gateway could not see: the same form as all validation. */
-static void add_detail(struct ab_buf *out, const char *text, int64_t index)
+/* A service found what the gateway could not see: the same form as all validation. Of kind
+ * "query.NAME" it is a parameter that is missing, else it is about the body. */
+static void add_detail(struct ab_buf *out, const struct ab_error *err, const char *text,
+                       int64_t index)
 {
+    if (strncmp(err->kind, "query.", 6) == 0) {
+        ab_buf_printf(out, "{\"loc\":[\"query\",\"%s\"],\"msg\":", err->kind + 6);
+        ab_buf_json_str(out, text, strlen(text));
+        ab_buf_str(out, ",\"type\":\"value_error.missing\"}");
+        return;
+    }
     ab_buf_str(out, "{\"loc\":[\"body\"");
     if (index >= 0) {
         ab_buf_char(out, ',');
@@ -53,11 +61,11 @@ static void render_validation(struct ab_buf *out, const struct ab_error *err)
     for (size_t i = 0; i < err->n_items; i++) {
         if (i)
             ab_buf_char(out, ',');
-        add_detail(out, err->items[i].reason ? err->items[i].reason : err->text,
+        add_detail(out, err, err->items[i].reason ? err->items[i].reason : err->text,
                    err->items[i].index);
     }
     if (err->n_items == 0)
-        add_detail(out, err->text, -1);
+        add_detail(out, err, err->text, -1);
     ab_buf_str(out, "]}");
 }
 

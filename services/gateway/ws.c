@@ -201,7 +201,7 @@ void ws_check(struct conn *c, int64_t now_ms)
 
     if (!ws->authed || ws->close_code || c->closing)
         return;
-    if (ws->token.exp <= (int64_t)time(NULL) || auth_revoked(ws->token.jti)) {
+    if (ws->token.exp <= (int64_t)time(NULL) || auth_ended(&ws->token)) {
         ws_close(c, WS_TOKEN_ENDED, "the token has ended: renew it and connect again");
     } else if (now_ms - ws->heard_ms > SILENCE_MS) {
         gw.count.killed_idle++;
@@ -229,11 +229,18 @@ static void begin(struct conn *c)
         listen_to(c, ws->token.user);
 }
 
+/* What happens to a user's resources is told whole, of all sites: not to a token of one site. */
+static bool may_listen(const struct ws *ws, const struct ab_token *token)
+{
+    unsigned scopes = AB_SCOPE_USER | AB_SCOPE_READ | (ws->events ? AB_SCOPE_SITE : 0);
+    return (token->scopes & scopes) != 0;
+}
+
 static void take_token(struct conn *c, const char *text, size_t n)
 {
     switch (auth_check_token(text, n, &c->ws->token)) {
     case AUTH_OK:
-        if (c->ws->token.scopes & (AB_SCOPE_USER | AB_SCOPE_SITE | AB_SCOPE_READ))
+        if (may_listen(c->ws, &c->ws->token))
             begin(c);
         else
             ws_close(c, WS_POLICY, "this token may not listen");

@@ -60,6 +60,8 @@ static int start_auth(void **state)
     assert_int_equal(auth_take_keys(keys.data, keys.len), 0);
     assert_false(auth_ready());
     assert_int_equal(auth_take_revoked(none.data, none.len), 0);
+    assert_false(auth_ready());
+    assert_int_equal(auth_take_ended(none.data, none.len), 0);
     assert_true(auth_ready());
     ab_buf_free(&keys);
     ab_buf_free(&none);
@@ -150,6 +152,60 @@ static void a_revoked_token_is_refused_though_it_was_remembered(void **state)
     assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_OK);
     ab_buf_free(&list);
     ab_buf_free(&none);
+}
+
+static void pack_ended(struct ab_buf *out, int64_t user, int64_t from)
+{
+    ab_pack_array(out, 3);
+    for (int64_t other = 100; other >= -100; other -= 100) { /* not sorted */
+        ab_pack_map(out, 2);
+        ab_pack_str(out, "user");
+        ab_pack_int(out, user + other);
+        ab_pack_str(out, "from");
+        ab_pack_int(out, other ? INT64_MAX : from);
+    }
+}
+
+static void a_user_that_is_locked_out_has_no_good_token(void **state)
+{
+    char text[AB_TOKEN_MAX];
+    struct ab_token out;
+    struct ab_buf list = {0};
+
+    (void)state;
+    make_token(text, "a", 100);
+    assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_OK);
+    pack_ended(&list, 7, INT64_MAX);
+    assert_int_equal(auth_take_ended(list.data, list.len), 0);
+    assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_BAD);
+    assert_true(auth_ended(&out)); /* what a WebSocket asks */
+    for (size_t n = 0; n < list.len; n++)
+        assert_int_equal(auth_take_ended(list.data, n), -1);
+    assert_int_equal(auth_take_ended("\xdd\xff\xff\xff\xff", 5), -1);
+    assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_BAD);
+    assert_int_equal(auth_take_ended("\x90", 1), 0);
+    assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_OK);
+    ab_buf_free(&list);
+}
+
+static void only_tokens_from_before_a_users_cut_are_refused(void **state)
+{
+    char text[AB_TOKEN_MAX];
+    struct ab_token out;
+    struct ab_buf later = {0}, now = {0};
+
+    (void)state;
+    make_token(text, "a", 100);
+    assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_OK);
+    pack_ended(&later, 7, out.iat + 1);
+    assert_int_equal(auth_take_ended(later.data, later.len), 0);
+    assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_BAD);
+    pack_ended(&now, 7, out.iat);
+    assert_int_equal(auth_take_ended(now.data, now.len), 0);
+    assert_int_equal(auth_check_token(text, strlen(text), &out), AUTH_OK);
+    assert_int_equal(auth_take_ended("\x90", 1), 0); /* nothing is left for the next test */
+    ab_buf_free(&later);
+    ab_buf_free(&now);
 }
 
 static void a_key_that_is_gone_takes_its_tokens_with_it(void **state)
@@ -363,6 +419,8 @@ int main(void)
         cmocka_unit_test(a_good_token_passes_and_is_remembered_no_longer_than_it_lives),
         cmocka_unit_test(what_is_no_bearers_token_is_none_and_a_wrong_one_is_bad),
         cmocka_unit_test(a_revoked_token_is_refused_though_it_was_remembered),
+        cmocka_unit_test(a_user_that_is_locked_out_has_no_good_token),
+        cmocka_unit_test(only_tokens_from_before_a_users_cut_are_refused),
         cmocka_unit_test(a_key_that_is_gone_takes_its_tokens_with_it),
         cmocka_unit_test(errors_have_the_contracts_forms),
         cmocka_unit_test(a_page_of_events_is_taken_apart),

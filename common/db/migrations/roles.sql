@@ -52,7 +52,10 @@ GRANT SELECT ON sites, jobs, job_specs, job_parents, transfer_items TO abies_tra
 GRANT UPDATE (state, task_id, transfer_info, failures, not_before) ON transfer_items TO abies_transfers;
 GRANT UPDATE (state, session_id, last_update, open_in, open_out, open_parents) ON jobs TO abies_transfers;
 
-GRANT SELECT, INSERT, UPDATE, DELETE ON users, device_attempts, login_states TO abies_auth;
+GRANT SELECT, INSERT, UPDATE, DELETE ON users, identities, device_attempts, login_states TO abies_auth;
+GRANT SELECT, DELETE ON ended_users TO abies_auth;
+GRANT INSERT ON audit TO abies_auth;                                -- what was done stays as it was written
+GRANT EXECUTE ON FUNCTION audit_forget(interval) TO abies_auth;
 GRANT SELECT, INSERT, UPDATE, DELETE ON tokens, refresh_tokens, revoked_tokens, login_attempts TO abies_auth;
 GRANT SELECT, INSERT, UPDATE ON signing_keys TO abies_auth;
 GRANT SELECT (id, owner_id) ON sites TO abies_auth;                 -- whose site is a site token for?
