@@ -116,6 +116,24 @@ static void fit(size_t *widths, size_t n, int terminal)
     }
 }
 
+static void print_row(const struct table *self, size_t row, const size_t *widths, FILE *out)
+{
+    size_t owed = 0; /* blanks in front of the next cell: none at the end of a line */
+    for (size_t i = 0; i < self->columns; i++) {
+        const char *cell = self->cells[row * self->columns + i];
+        size_t w = width_of(cell), pad = w < widths[i] ? widths[i] - w : 0;
+        bool right = self->right >> i & 1;
+        owed += right ? pad : 0;
+        if (*cell) {
+            fprintf(out, "%*s", (int)owed, "");
+            (void)print_cut(out, cell, widths[i]);
+            owed = 0;
+        }
+        owed += (right ? 0 : pad) + GAP;
+    }
+    fputc('\n', out);
+}
+
 void table_print(const struct table *self, FILE *out, int width)
 {
     size_t widths[COLUMNS_MAX] = {0};
@@ -125,21 +143,8 @@ void table_print(const struct table *self, FILE *out, int width)
             widths[i] = w > widths[i] ? w : widths[i];
         }
     fit(widths, self->columns, width);
-    for (size_t r = 0; r < self->rows; r++) {
-        size_t owed = 0; /* blanks in front of the next cell: none at the end of a line */
-        for (size_t i = 0; i < self->columns; i++) {
-            const char *cell = self->cells[r * self->columns + i];
-            size_t w = width_of(cell), pad = w < widths[i] ? widths[i] - w : 0;
-            bool right = self->right >> i & 1;
-            owed += right ? pad : 0;
-            if (*cell)
-                fprintf(out, "%*s", (int)owed, "");
-            if (*cell)
-                (void)print_cut(out, cell, widths[i]);
-            owed = (*cell ? 0 : owed) + (right ? 0 : pad) + GAP;
-        }
-        fputc('\n', out);
-    }
+    for (size_t r = 0; r < self->rows; r++)
+        print_row(self, r, widths, out);
 }
 
 static bool progress_shown;

@@ -137,32 +137,41 @@ static struct entry *find(const ab_conf_t *self, const char *name)
     return NULL;
 }
 
-ab_conf_t *ab_conf_new(const struct ab_setting *const *tables, size_t n)
+static size_t count_rows(const struct ab_setting *const *tables, size_t n)
 {
-    ab_conf_t *self = calloc(1, sizeof(*self));
     size_t total = 0;
     for (size_t t = 0; t < n; t++)
         for (const struct ab_setting *s = tables[t]; s->name; s++)
             total++;
+    return total;
+}
+
+static void add_row(ab_conf_t *self, const struct ab_setting *s)
+{
+    assert(!find(self, s->name));
+    struct entry *e = &self->entries[self->n];
+    int64_t number = 0;
+    e->setting = s;
+    self->names[self->n++] = s->name;
+    int rc = s->def ? parse_value(s->type, s->def, &number) : 0;
+    assert(rc == 0);
+    (void)rc;
+    entry_store(e, AB_CONF_DEFAULT, "default", s->def, number);
+}
+
+ab_conf_t *ab_conf_new(const struct ab_setting *const *tables, size_t n)
+{
+    ab_conf_t *self = calloc(1, sizeof(*self));
+    size_t total = count_rows(tables, n);
     if (self) {
         self->entries = calloc(total + 1, sizeof(*self->entries));
         self->names = calloc(total + 1, sizeof(*self->names));
     }
     if (!self || !self->entries || !self->names)
         abort();
-    for (size_t t = 0; t < n; t++) {
-        for (const struct ab_setting *s = tables[t]; s->name; s++) {
-            assert(!find(self, s->name));
-            struct entry *e = &self->entries[self->n];
-            int64_t number = 0;
-            e->setting = s;
-            self->names[self->n++] = s->name;
-            int rc = s->def ? parse_value(s->type, s->def, &number) : 0;
-            assert(rc == 0);
-            (void)rc;
-            entry_store(e, AB_CONF_DEFAULT, "default", s->def, number);
-        }
-    }
+    for (size_t t = 0; t < n; t++)
+        for (const struct ab_setting *s = tables[t]; s->name; s++)
+            add_row(self, s);
     return self;
 }
 

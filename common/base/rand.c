@@ -64,9 +64,9 @@ void ab_hex(const void *bytes, size_t n, char *out)
 
 void ab_uuid_text(const uint8_t uuid[16], char out[AB_UUID_TEXT])
 {
-    static const int groups[] = {4, 2, 2, 2, 6};
-    for (int g = 0, at = 0; g < 5; g++) {
-        ab_hex(uuid + at, (size_t)groups[g], out);
+    static const size_t groups[] = {4, 2, 2, 2, 6};
+    for (size_t g = 0, at = 0; g < 5; g++) {
+        ab_hex(uuid + at, groups[g], out);
         out += 2 * groups[g];
         at += groups[g];
         *out++ = '-';

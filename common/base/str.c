@@ -3,29 +3,36 @@
 
 #include <string.h>
 
+/* Bytes of the well-formed character at p, 0 if there is none. `left` is at least 1. */
+static size_t character(const unsigned char *p, size_t left)
+{
+    if (*p < 0x80)
+        return 1;
+    size_t n = *p >= 0xC2 && *p <= 0xDF   ? 2
+               : (*p & 0xF0) == 0xE0      ? 3
+               : *p >= 0xF0 && *p <= 0xF4 ? 4
+                                          : 0;
+    if (n == 0 || left < n)
+        return 0;
+    /* the second byte rules out overlong forms, surrogates and what is above U+10FFFF */
+    unsigned char low = *p == 0xE0 ? 0xA0 : *p == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = *p == 0xED ? 0x9F : *p == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high)
+        return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    return n;
+}
+
 bool ab_utf8_ok(const void *bytes, size_t len)
 {
     const unsigned char *p = bytes, *end = p + len;
     while (p < end) {
-        if (*p < 0x80) {
-            p++;
-            continue;
-        }
-        int more = *p >= 0xC2 && *p <= 0xDF   ? 1
-                   : (*p & 0xF0) == 0xE0      ? 2
-                   : *p >= 0xF0 && *p <= 0xF4 ? 3
-                                              : 0;
-        if (more == 0 || end - p <= more)
+        size_t n = character(p, (size_t)(end - p));
+        if (n == 0)
             return false;
-        /* the second byte rules out overlong forms, surrogates and what is above U+10FFFF */
-        unsigned char low = *p == 0xE0 ? 0xA0 : *p == 0xF0 ? 0x90 : 0x80;
-        unsigned char high = *p == 0xED ? 0x9F : *p == 0xF4 ? 0x8F : 0xBF;
-        if (p[1] < low || p[1] > high)
-            return false;
-        for (int i = 2; i <= more; i++)
-            if ((p[i] & 0xC0) != 0x80)
-                return false;
-        p += more + 1;
+        p += n;
     }
     return true;
 }
