@@ -16,8 +16,11 @@ import shutil
 import signal
 import subprocess
 import time
+import uuid
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ABIES_BUILD", ROOT / "build" / "asan"))
@@ -70,7 +73,9 @@ def command_line(pid):
 
 
 class Centre:
-    def __init__(self, folder, gateways=1, replicas=None, settings=None, env=None):
+    def __init__(self, folder, gateways=1, replicas=None, settings=None, env=None, patient=False):
+        """patient: calls are made again, under the same Idempotency-Key, while the centre is away, as every client of ours does."""
+        self.patient = patient
         self.folder = pathlib.Path(folder)
         self.home = self.folder / "centre"
         self.user_home = self.folder / "home"
@@ -103,6 +108,7 @@ class Centre:
             self.stop_all()
         if kind is None:
             self.nothing_left()
+            shutil.rmtree(self.folder, ignore_errors=True)  # after a failure it stays, to be looked at
 
     invariants = True
 
@@ -127,6 +133,9 @@ class Centre:
         s.verify = self.ca
         s.trust_env = False
         s.headers["Authorization"] = f"Bearer {token}"
+        if self.patient:
+            again = Retry(total=40, status_forcelist=(502, 503, 504), allowed_methods=None, backoff_factor=0.05, raise_on_status=False)
+            s.mount("https://", HTTPAdapter(max_retries=again))
         return s
 
     def stop_all(self):
@@ -201,6 +210,8 @@ class Centre:
     # ------------------------------------------------------------------ HTTPS
 
     def request(self, method, path, body=None, status=None, http=None, **kw):
+        if self.patient and method != "GET":
+            kw.setdefault("headers", {}).setdefault("Idempotency-Key", str(uuid.uuid4()))
         r = (http or self.http).request(method, self.root + path, json=body, timeout=kw.pop("timeout", 40), **kw)
         if status is not None:
             assert r.status_code == status, f"{method} {path}: {r.status_code} {r.text[:2000]}"
