@@ -108,7 +108,8 @@ class Centre:
             self.stop_all()
         if kind is None:
             self.nothing_left()
-            shutil.rmtree(self.folder, ignore_errors=True)  # after a failure it stays, to be looked at
+            if os.environ.get("ABIES_TEST_CLEAN"):  # scripts/test; by hand one wants to look at it
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     invariants = True
 
@@ -293,6 +294,16 @@ class Site:
     def processes(self, program):
         """Pids of this site's processes whose command line holds `program`."""
         return [p for p in processes_with(str(self.path)) if program in command_line(p)]
+
+    def modules(self, name=""):
+        """The module processes: not the batch jobs and transfers that they started."""
+        return [p for p in self.processes(f"abies-module-{name}") if len(command_line(p).split()) == 1]
+
+    def launchers(self):
+        return [p for p in self.processes("abies-launcher ") if " worker " not in command_line(p)]
+
+    def workers(self):
+        return [p for p in self.processes("abies-launcher worker ")]
 
 
 def temporary_folder(name):
