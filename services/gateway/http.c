@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "bus/client.h"
 #include "conn.h"
+#include "multipart.h"
 #include "page.h"
 #include "pool.h"
 #include "reply.h"
@@ -241,6 +242,22 @@ static void content_type(struct conn *c, struct ab_http_parts *parts)
     parts->content_form = n == 33 && strncasecmp(p, "application/x-www-form-urlencoded", 33) == 0;
 }
 
+/* The log-in routes take both kinds of form: here the second becomes the first. One that cannot be
+ * read stays what it is, and its fields will be missing. */
+static void take_multipart(struct conn *c, struct parse *p)
+{
+    struct ab_http_span s = c->x.head.field[AB_H_CONTENT_TYPE];
+    struct boundary boundary = multipart_boundary(bytes_of(c) + s.at, s.n);
+
+    if (boundary.n == 0
+        || multipart_to_form(&boundary, p->parts.body, p->parts.body_len, &p->form) < 0
+        || p->form.len == 0)
+        return;
+    p->parts.body = p->form.data;
+    p->parts.body_len = p->form.len;
+    p->parts.content_form = true;
+}
+
 static void fill_parts(struct conn *c, struct parse *p)
 {
     struct exchange *x = &c->x;
@@ -254,6 +271,8 @@ static void fill_parts(struct conn *c, struct parse *p)
     p->parts.body_len = (size_t)x->head.content_length;
     p->parts.has_body = x->head.content_length > 0;
     content_type(c, &p->parts);
+    if (p->route->body_form == AB_BODY_FORM)
+        take_multipart(c, p);
 }
 
 /* Parsed: the contract's order is broken JSON, 401, 403, what does not match, then the service. */
@@ -310,7 +329,8 @@ static int hand_over(struct conn *c, const struct parse *from, size_t total)
     }
     /* The buffer was moved to its own front. */
     p->parts.query = p->parts.query_len ? p->bytes + (p->parts.query - old) : "";
-    p->parts.body = p->bytes + (p->parts.body - old);
+    if (!p->form.data)
+        p->parts.body = p->bytes + (p->parts.body - old);
     c->x.pooled = p;
     pool_submit(p);
     return 0;
@@ -334,14 +354,14 @@ static size_t dispatch(struct conn *c)
     }
     if (take_parameters(c, &p) < 0) {
         reply_text(c, 400, "the path has a bad percent escape", NULL);
-        free(p.params);
+        parse_free(&p);
         return total;
     }
     fill_parts(c, &p);
     if (p.parts.query_len > POOL_FROM || p.parts.body_len > POOL_FROM) {
         if (hand_over(c, &p, total) == 0)
             return 0;
-        free(p.params);
+        parse_free(&p);
         reply_last(c, 503, "the server holds as many requests as it can; try again soon", NULL);
         return total;
     }

@@ -27,6 +27,7 @@ void parse_run(struct parse *p)
 void parse_free(struct parse *p)
 {
     ab_buf_free(&p->packed);
+    ab_buf_free(&p->form);
     ab_issues_free(&p->issues);
     free(p->bytes);
     free(p->params);

@@ -23,6 +23,7 @@ struct parse {
     size_t counted; /* of the budget */
     struct ab_http_parts parts;
     char *params;          /* decoded path parameters; NULL none */
+    struct ab_buf form;    /* the body, if it came as multipart: parts.body points in here */
     atomic_bool cancelled; /* nobody waits any more */
     /* result, as of ab_json_request */
     int rc;

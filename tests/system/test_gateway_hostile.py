@@ -181,6 +181,16 @@ def test_tls_1_2_and_1_3_are_spoken_and_alpn_says_http_1_1(secure):
             assert s.recv(12) == b"HTTP/1.1 200"
 
 
+def test_a_tls_connection_outlives_the_limit_of_its_handshake(secure):
+    with secure.raw(30) as raw:
+        for _ in range(3):
+            raw.send(secure.head())
+            assert raw.answer().status == 200
+            time.sleep(6)  # idle, as clients are
+        raw.send(secure.head())
+        assert raw.answer().status == 200
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tls_1_1_is_refused(secure):
     c = context(secure)

@@ -463,6 +463,20 @@ def test_a_public_route_needs_no_token(front):
     assert got.status_code == 200 and got.json()["verb"] == "auth.how" and got.json()["user"] == 0
 
 
+def test_both_kinds_of_form_log_in(front):
+    verify = str(front.tmp / "cert.pem") if front.tls else None
+    url, fields = front.url + "/auth/password/login", {"username": "ann&b", "password": "a b%é"}
+    for options in ({"data": fields}, {"files": {k: (None, v) for k, v in fields.items()}}):
+        got = requests.post(url, verify=verify, timeout=10, **options)
+        assert got.status_code == 200
+        assert {k: got.json()["request"]["b"][k] for k in fields} == fields
+    got = requests.post(url, verify=verify, timeout=10, json=fields)
+    assert got.status_code == 422
+    got = requests.post(url, data=b"--x\r\nbroken", headers={"Content-Type": "multipart/form-data; boundary=x"},
+                        verify=verify, timeout=10)
+    assert got.status_code == 422
+
+
 # ---- the gateway's own pages
 
 def test_own_pages_are_served(front):
