@@ -94,8 +94,7 @@ static void a_value_out_of_its_bounds_is_refused(void **state)
         "transfers: {transfer_locations: {beamline: /data}}",
         "transfers: {transfer_locations: {beamline: 'local:///data'}}",
         "scheduler: {allowed_queues: {debug: {max_nodes: 1}}}",
-        "scheduler: {allowed_queues: {debug: {max_nodes: -1, max_walltime: 1, max_queued_jobs: "
-        "1}}}",
+        "scheduler: {allowed_queues: {q: {max_nodes: -1, max_walltime: 1, max_queued_jobs: 1}}}",
         "elastic_queue: {min_wall_time_min: 5, wall_time_pad_min: 5}",
         "elastic_queue: {job_mode: both}",
         "filter_tags: [a]",

@@ -23,6 +23,8 @@ static char location[128]; /* folder of the location */
 static const char *ssh_config;
 static const struct transfer_kind *kind;
 
+static char *at(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 static char *at(const char *format, ...)
 {
     static char paths[8][512];
