@@ -293,7 +293,7 @@ static int find_person(struct talk *talk, const char *code, const char *state,
 {
     struct ab_call *call = talk->call;
     struct provider_info info;
-    struct answer answer;
+    struct answer answer = {0};
     char nonce[AB_SECRET_TEXT_MAX], verifier[AB_SECRET_TEXT_MAX];
     nonce_of(call->arena, state, nonce);
     verifier_of(call->arena, state, verifier);
