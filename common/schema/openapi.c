@@ -227,12 +227,13 @@ static bool is_map_item(const struct ab_schema *schema)
     return schema == &ab_schema_job_transfer;
 }
 
-static void put_schema(struct ab_buf *out, const struct ab_schema *schema, unsigned role)
+static void put_schema(struct ab_buf *out, const struct ab_schema *schema, unsigned role,
+                       const char *suffix)
 {
     const char *comma = "";
     ab_buf_str(out, ",\n\"");
     put_name(out, schema->name);
-    ab_buf_printf(out, "%s\":{\"type\":\"object\",\"description\":", suffix_of(schema, role));
+    ab_buf_printf(out, "%s\":{\"type\":\"object\",\"description\":", suffix);
     put_text(out, schema->text);
     ab_buf_str(out, ",\"properties\":{");
     for (int i = is_map_item(schema); i < schema->n_fields; i++) {
@@ -274,7 +275,8 @@ static void put_schemas(struct ab_buf *out)
     static const struct ab_schema *const nested[] = {
         &ab_schema_window,        &ab_schema_queued_job,   &ab_schema_queue,
         &ab_schema_app_parameter, &ab_schema_app_transfer, &ab_schema_job_transfer,
-        &ab_schema_retry,         &ab_schema_partition,
+        &ab_schema_retry,         &ab_schema_partition,    &ab_schema_job_template,
+        &ab_schema_reason,
     };
     static const struct ab_schema *const all[] = {
 #define BEGIN(schema, text) &ab_schema_##schema,
@@ -291,8 +293,11 @@ static void put_schemas(struct ab_buf *out)
              "\"items\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
              "\"index\":{\"type\":\"integer\"},\"id\":{\"type\":\"integer\"},"
              "\"reason\":{\"type\":\"string\"}}}}},\"required\":[\"detail\"]},\n"
-             "\"NotFound\":{\"type\":\"object\",\"properties\":{\"error\":{\"type\":\"string\"},"
-             "\"message\":{\"type\":\"string\"}},\"required\":[\"error\"]},\n"
+             "\"NotFound\":{\"type\":\"object\",\"description\":\"`error` when the row itself is "
+             "not there, `detail` when something that it refers to is not\",\"properties\":{"
+             "\"error\":{\"type\":\"string\"},\"message\":{\"type\":\"string\"},"
+             "\"detail\":{\"type\":\"string\"},\"items\":{\"type\":\"array\",\"items\":{"
+             "\"type\":\"object\"}}}},\n"
              "\"ValidationError\":{\"type\":\"object\",\"properties\":{\"detail\":{\"type\":"
              "\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"loc\":{\"type\":"
              "\"array\",\"items\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}},"
@@ -301,9 +306,9 @@ static void put_schemas(struct ab_buf *out)
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         for (size_t r = 0; r < sizeof(roles) / sizeof(*roles); r++)
             if (is_shown(all[i], roles[r]))
-                put_schema(out, all[i], roles[r]);
+                put_schema(out, all[i], roles[r], suffix_of(all[i], roles[r]));
     for (size_t i = 0; i < sizeof(nested) / sizeof(*nested); i++)
-        put_schema(out, nested[i], AB_CREATE);
+        put_schema(out, nested[i], all_flags(nested[i]) & AB_CREATE ? AB_CREATE : AB_OUT, "");
 }
 
 /* ------------------------------------------------------------------ paths */
@@ -361,11 +366,18 @@ static void put_body(struct ab_buf *out, const struct ab_route *route)
     ab_buf_str(out, route->body_form == AB_BODY_LIST ? "}}}}" : "}}}");
 }
 
+static bool has_field(const struct ab_schema *schema, const char *name)
+{
+    return schema && ab_field_find(schema, name, strlen(name), 0) >= 0;
+}
+
 static void put_reply(struct ab_buf *out, const struct ab_route *route)
 {
+    bool empty = route->reply_form == AB_REPLY_NONE || route->reply_form == AB_REPLY_REDIRECT;
+
     ab_buf_printf(out, "\"%d\":{\"description\":", route->status);
     put_text(out, route->text);
-    if (route->reply_form != AB_REPLY_NONE)
+    if (!empty)
         ab_buf_str(out, ",\"content\":{\"application/json\":{\"schema\":");
     switch (route->reply_form) {
     case AB_REPLY_OBJECT:
@@ -380,31 +392,52 @@ static void put_reply(struct ab_buf *out, const struct ab_route *route)
         ab_buf_str(out, "{\"type\":\"object\",\"properties\":{\"count\":{\"type\":\"integer\"},"
                         "\"results\":{\"type\":\"array\",\"items\":");
         put_ref(out, route->reply, AB_OUT);
-        ab_buf_str(out, "}},\"required\":[\"count\",\"results\"]}");
+        ab_buf_str(out, "}");
+        if (has_field(route->query, "since"))
+            ab_buf_str(out, ",\"next\":{\"type\":\"string\",\"description\":"
+                            "\"with `since`: the cursor to go on from\"}");
+        ab_buf_str(out, "},\"required\":[\"count\",\"results\"]}");
         break;
     case AB_REPLY_VALUE:
+        ab_buf_str(out, "{}");
+        break;
     case AB_REPLY_REDIRECT:
     case AB_REPLY_NONE:
-        if (route->reply_form != AB_REPLY_NONE)
-            ab_buf_str(out, "{}");
         break;
     }
-    ab_buf_str(out, route->reply_form == AB_REPLY_NONE ? "}" : "}}}");
+    ab_buf_str(out, empty ? "}" : "}}}");
+}
+
+static void put_error(struct ab_buf *out, int status, const char *name)
+{
+    ab_buf_printf(out, ",\"%d\":{\"$ref\":\"#/components/responses/%s\"}", status, name);
 }
 
 static void put_responses(struct ab_buf *out, const struct ab_route *route)
 {
+    bool open = route->scopes & AB_SCOPE_PUBLIC, parts = strchr(route->path, '{') != NULL;
+    bool creates = route->mutates && !open && (route->role & AB_CREATE);
+
     ab_buf_str(out, ",\"responses\":{");
     put_reply(out, route);
-    if (!(route->scopes & AB_SCOPE_PUBLIC) || route->body_form == AB_BODY_FORM)
-        ab_buf_str(out, ",\"401\":{\"$ref\":\"#/components/responses/Unauthorized\"}");
-    if (route->mutates)
-        ab_buf_str(out, ",\"400\":{\"$ref\":\"#/components/responses/BadRequest\"}");
-    if (strstr(route->path, "{id}"))
-        ab_buf_str(out, ",\"404\":{\"$ref\":\"#/components/responses/NotFound\"}");
-    if (route->query || route->body || strchr(route->path, '{'))
-        ab_buf_str(out, ",\"422\":{\"$ref\":\"#/components/responses/Invalid\"}");
-    ab_buf_str(out, ",\"503\":{\"$ref\":\"#/components/responses/Busy\"}}");
+    if (route->mutates || parts || open)
+        put_error(out, 400, "BadRequest");
+    if (!open || route->body)
+        put_error(out, 401, "Unauthorized");
+    if (!open || route->body)
+        put_error(out, 403, "Forbidden");
+    if (parts || creates || (open && route->body)) /* (a way to log in may be switched off) */
+        put_error(out, 404, "NotFound");
+    if ((route->role & AB_UPDATE) && has_field(route->body, "lease"))
+        put_error(out, 409, "Conflict");
+    if (route->body)
+        put_error(out, 413, "TooLarge");
+    if (route->query || route->body || parts || route->mutates)
+        put_error(out, 422, "Invalid");
+    if (open && route->body)
+        put_error(out, 429, "Busy");
+    put_error(out, 503, "Busy");
+    ab_buf_char(out, '}');
 }
 
 static void put_operation(struct ab_buf *out, const struct ab_route *route)
@@ -451,12 +484,25 @@ static void put_paths(struct ab_buf *out)
     }
 }
 
-static void put_response(struct ab_buf *out, const char *name, const char *text, const char *schema)
+static const struct known_error {
+    const char *name, *text, *schema;
+} errors[] = {
+    {"BadRequest", "asks for something impossible", "Error"},
+    {"Unauthorized", "no valid token", "Error"},
+    {"Forbidden", "a token of this scope may not do that", "Error"},
+    {"NotFound", "not there, or not yours", "NotFound"},
+    {"Conflict", "the lease of a job is lost; nothing was changed", "Error"},
+    {"TooLarge", "the body is larger than this route takes", "Error"},
+    {"Invalid", "does not match its description", "ValidationError"},
+    {"Busy", "try again after the time in Retry-After", "Error"},
+};
+
+static void put_response(struct ab_buf *out, const char *comma, const struct known_error *error)
 {
     ab_buf_printf(out,
-                  "\"%s\":{\"description\":\"%s\",\"content\":{\"application/json\":{\"schema\":"
+                  "%s\"%s\":{\"description\":\"%s\",\"content\":{\"application/json\":{\"schema\":"
                   "{\"$ref\":\"#/components/schemas/%s\"}}}}",
-                  name, text, schema);
+                  comma, error->name, error->text, error->schema);
 }
 
 void ab_openapi(struct ab_buf *out, const char *version)
@@ -468,15 +514,8 @@ void ab_openapi(struct ab_buf *out, const char *version)
     put_paths(out);
     ab_buf_str(out, "},\n\"components\":{\n\"securitySchemes\":{\"bearer\":{\"type\":\"http\","
                     "\"scheme\":\"bearer\",\"bearerFormat\":\"JWT\"}},\n\"responses\":{");
-    put_response(out, "Unauthorized", "no valid token", "Error");
-    ab_buf_str(out, ",\n");
-    put_response(out, "BadRequest", "asks for something impossible", "Error");
-    ab_buf_str(out, ",\n");
-    put_response(out, "NotFound", "not there, or not yours", "NotFound");
-    ab_buf_str(out, ",\n");
-    put_response(out, "Invalid", "does not match its description", "ValidationError");
-    ab_buf_str(out, ",\n");
-    put_response(out, "Busy", "try again after the time in Retry-After", "Error");
+    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)
+        put_response(out, i > 0 ? ",\n" : "", &errors[i]);
     ab_buf_str(out, "},\n\"schemas\":{\n");
     put_schemas(out);
     ab_buf_str(out, "}}}\n");
