@@ -15,11 +15,21 @@ enum {
 };
 
 static _Thread_local char hints[1024];
+static _Thread_local struct {
+    char body[128 * 1024];
+    size_t len;
+} notice;
 static _Thread_local int64_t hold_ms;
 
 const char *ab_service_hints(void)
 {
     return hints;
+}
+
+const void *ab_service_notice(size_t *len)
+{
+    *len = notice.len;
+    return notice.body;
 }
 
 int64_t ab_service_hold(void)
@@ -30,8 +40,10 @@ int64_t ab_service_hold(void)
 static void note_hint(void *arg, char topic, int64_t owner, const void *body, size_t len)
 {
     (void)arg;
-    (void)body;
-    (void)len;
+    if (topic == 'n') {
+        notice.len = len < sizeof(notice.body) ? len : 0;
+        memcpy(notice.body, body, notice.len);
+    }
     size_t at = strlen(hints);
     snprintf(hints + at, sizeof(hints) - at, "%s%c%" PRId64, at ? " " : "", topic, owner);
 }
@@ -50,6 +62,7 @@ static int open_stand_in(struct stand_in *self, const struct ab_service *service
     self->worker = (struct ab_worker){
         .service = service, .conf = conf ? conf : self->conf, .db = db, .arena = ab_arena_new()};
     hints[0] = '\0';
+    notice.len = 0;
     return service_join(service, err) < 0 ? -1 : service_prepare(service, db, err);
 }
 

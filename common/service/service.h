@@ -112,6 +112,8 @@ int ab_service_call_as(const struct ab_service *service, ab_db_t *db, const ab_c
 /* What the hints of the last call of this thread would have been: "e7 n7 r0", by topic and owner.
  */
 const char *ab_service_hints(void);
+/* The body of its last notice; no byte: there was none. */
+const void *ab_service_notice(size_t *len);
 /* How long its answer would have been held back. */
 int64_t ab_service_hold(void);
 

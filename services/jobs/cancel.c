@@ -9,6 +9,7 @@
 #include "job.sql.h"
 #include "lifecycle/lifecycle.h"
 #include "match.h"
+#include "notice.h"
 #include <string.h>
 
 enum {
@@ -44,6 +45,18 @@ static struct ab_bytes event_data(struct ab_call *call)
     return data;
 }
 
+static void tell(struct ab_call *call, const struct job *ended, size_t n_ended,
+                 const int64_t *asked, size_t n_asked)
+{
+    size_t n = n_ended + n_asked;
+    int64_t *ids = ab_alloc(call->arena, n ? n : 1, sizeof(*ids));
+    for (size_t i = 0; i < n_ended; i++)
+        ids[i] = ended[i].id;
+    if (n_asked)
+        memcpy(ids + n_ended, asked, n_asked * sizeof(*ids));
+    notice_many(call, "bulk-update", ids, n, (int64_t)n);
+}
+
 /* Rows of cancel_lock: what is locked and not yet at its end. `keep` NULL: all of them. */
 static int cancel_locked(struct ab_call *call, const PGresult *r, const struct ab_ids *keep,
                          struct done *done, struct ab_error *err)
@@ -74,6 +87,7 @@ static int cancel_locked(struct ab_call *call, const PGresult *r, const struct a
     }
     done->cancelled += step.moved;
     done->requested += (int64_t)n_asked;
+    tell(call, ended, n_ended, asked, n_asked);
     return 0;
 }
 

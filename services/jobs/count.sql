@@ -19,6 +19,12 @@ WHERE  owner_id = :owner_id AND site_id = :site_id
 GROUP  BY state HAVING sum(jobs) <> 0
 ORDER  BY state;
 
+-- name: site_waiting
+-- Of those, what is runnable but waits for its next attempt: nobody has to ask for nodes for it yet.
+SELECT count(*) AS jobs, coalesce(sum(num_nodes::float8 / node_packing_count), 0) AS nodes
+FROM   jobs
+WHERE  not_before IS NOT NULL AND site_id = :site_id AND owner_id = :owner_id;
+
 -- name: fold_counts
 -- Once a second, in the one process that holds the timer's lock. Concurrent writers only add rows, so nothing is
 -- lost. What is a single row already is left alone, or an idle centre would write all its counts anew each second.

@@ -149,6 +149,7 @@ static int change(struct ab_call *call, const struct job *items, const struct pl
         return fail_stale(call, places, n, &step.stale, err);
     if (ab_job_set_fields(call, items, n, err) < 0)
         return -1;
+    notice_changed(call, items, n, &step);
     ab_pack_int(&call->reply, step.matched);
     return 0;
 }
@@ -260,7 +261,26 @@ int job_delete(struct ab_call *call, struct ab_error *err)
     return 0;
 }
 
-static int delete_batch(struct ab_call *call, const struct ab_ids *found, struct ab_error *err)
+/* What is gone so far; the ids are for the notice, which names some. */
+struct gone {
+    struct ab_ids ids;
+    int64_t n;
+};
+
+static void add_gone(struct ab_call *call, struct gone *gone, const struct ab_ids *deleted)
+{
+    gone->n += (int64_t)deleted->n;
+    if (gone->ids.n >= AT_MOST || deleted->n == 0)
+        return;
+    int64_t *ids = ab_alloc(call->arena, gone->ids.n + deleted->n, sizeof(*ids));
+    if (gone->ids.n)
+        memcpy(ids, gone->ids.v, gone->ids.n * sizeof(*ids));
+    memcpy(ids + gone->ids.n, deleted->v, deleted->n * sizeof(*ids));
+    gone->ids = (struct ab_ids){ids, gone->ids.n + deleted->n};
+}
+
+static int delete_batch(struct ab_call *call, const struct ab_ids *found, struct gone *gone,
+                        struct ab_error *err)
 {
     struct ab_ids locked, still, deleted = {0};
 
@@ -276,12 +296,16 @@ static int delete_batch(struct ab_call *call, const struct ab_ids *found, struct
         return -1;
     if (still.n == 0)
         return 0;
-    return ab_job_delete(call, still.v, still.n, &deleted, err);
+    if (ab_job_delete(call, still.v, still.n, &deleted, err) < 0)
+        return -1;
+    add_gone(call, gone, &deleted);
+    return 0;
 }
 
 int job_delete_where(struct ab_call *call, struct ab_error *err)
 {
     struct ab_ids found;
+    struct gone gone = {0};
     int64_t last = 0;
 
     do {
@@ -290,9 +314,10 @@ int job_delete_where(struct ab_call *call, struct ab_error *err)
             return -1;
         if (found.n == 0)
             break;
-        if (delete_batch(call, &found, err) < 0)
+        if (delete_batch(call, &found, &gone, err) < 0)
             return -1;
         last = found.v[found.n - 1];
     } while (found.n == DELETE_BATCH);
+    notice_many(call, "bulk-delete", gone.ids.v, gone.ids.n, gone.n);
     return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "app.h"
 #include "app.sql.h"
+#include "array.h"
 #include "batch.h"
 #include "batch.sql.h"
 #include "cancel.h"
@@ -12,9 +13,12 @@
 #include "create.sql.h"
 #include "event.h"
 #include "event.sql.h"
+#include "explain.h"
+#include "explain.sql.h"
 #include "job.h"
 #include "job.sql.h"
 #include "lifecycle/lifecycle.h"
+#include "quota.sql.h"
 #include "site.h"
 #include "site.sql.h"
 
@@ -32,6 +36,8 @@ static const struct ab_verb verbs[] = {
     {.name = "app.delete", .handler = app_delete},
     {.name = "job.list", .handler = job_list},
     {.name = "job.create", .handler = job_create, .replay = jobs_again},
+    {.name = "job.array", .handler = job_array, .replay = array_again},
+    {.name = "job.explain", .handler = job_explain},
     {.name = "job.get", .handler = job_get},
     {.name = "job.patch", .handler = job_patch},
     {.name = "job.update", .handler = job_update},
@@ -58,12 +64,18 @@ static const struct ab_timer timers[] = {
 };
 
 static const struct ab_setting settings[] = {
+    {"max_jobs", AB_CONF_INT, "0",
+     "how many jobs that have not ended a user may have; 0 any number"},
+    {"max_sites", AB_CONF_INT, "0", "how many sites a user may have; 0 any number"},
+    {"site_silent", AB_CONF_DURATION, "5m",
+     "a site not heard of for this long is taken for down when a job is explained"},
     {"fold_period", AB_CONF_DURATION, "1s", "how often the job counts are folded together"},
     {0},
 };
 
-static const struct ab_sql *const *const sql[] = {
-    site_sql, app_sql, create_sql, job_sql, batch_sql, event_sql, count_sql, lifecycle_sql, NULL};
+static const struct ab_sql *const *const sql[] = {site_sql,    app_sql,       create_sql, job_sql,
+                                                  batch_sql,   event_sql,     count_sql,  quota_sql,
+                                                  explain_sql, lifecycle_sql, NULL};
 
 const struct ab_service jobs_service = {
     .name = "jobs",

@@ -61,7 +61,7 @@ static int check_apps(struct ab_call *call, struct plan *plan, const struct know
 {
     struct bad bad = {call, NULL, 0, 0};
 
-    for (size_t i = 0; i < plan->n; i++) {
+    for (size_t i = 0; i < plan_kinds(plan); i++) {
         struct planned *job = &plan->jobs[i];
         app_of[i] = bsearch(&job->req->app_id, apps, n_apps, sizeof(*apps), by_first_id);
         if (app_of[i] && ab_site_allowed(call, app_of[i]->site_id))
@@ -105,7 +105,7 @@ static int check_parents(struct ab_call *call, struct plan *plan, struct ab_erro
         if (ab_site_allowed(call, ab_col_int(plan->parents, (int)i, site)))
             known[n_known++] = (struct known_parent){ab_col_int(plan->parents, (int)i, id),
                                                      ab_col_bool(plan->parents, (int)i, finished)};
-    for (size_t i = 0; i < plan->n; i++) {
+    for (size_t i = 0; i < plan_kinds(plan); i++) {
         struct planned *job = &plan->jobs[i];
         job->parents = distinct(call, &job->req->parent_ids);
         bool missing = false;
@@ -149,7 +149,7 @@ static int check_workdirs(struct ab_call *call, const struct plan *plan, struct 
     struct bad bad = {call, NULL, 0, 0};
 
     for (size_t i = 0; i < plan->n; i++)
-        names[i] = (struct named){plan->jobs[i].req->workdir, i};
+        names[i] = (struct named){plan->jobs[i].workdir, i};
     qsort(names, plan->n, sizeof(*names), by_workdir_then_place);
     for (size_t i = 1; i < plan->n; i++)
         if (strcmp(names[i].workdir, names[i - 1].workdir) == 0)
@@ -158,14 +158,15 @@ static int check_workdirs(struct ab_call *call, const struct plan *plan, struct 
         return 0;
     return bad_fail(&bad, err, AB_EINVAL, "duplicate",
                     "workdir %s occurs more than once in this request; each job needs its own",
-                    plan->jobs[bad.items[0].index].req->workdir);
+                    plan->jobs[bad.items[0].index].workdir);
 }
 
 /* ---- 5. every slot and location is there; required slots may stay empty */
 
 static const char *plan_item(struct ab_call *call, struct planned *job, const struct known_app *app,
-                             const struct job_transfer *wish)
+                             size_t nth)
 {
+    const struct job_transfer *wish = (const struct job_transfer *)job->req->transfers.v + nth;
     const struct ab_value *slot = ab_value_get(app->slots, wish->key);
     struct slot_item *item = &job->items[job->n_items];
 
@@ -178,6 +179,7 @@ static const char *plan_item(struct ab_call *call, struct planned *job, const st
     item->wish = wish;
     item->direction = ab_value_text(ab_value_get(slot, "direction"), "in");
     item->local_path = ab_value_text(ab_value_get(slot, "local_path"), ".");
+    item->remote_path = job->paths ? job->paths[nth] : wish->path;
     item->recursive = ab_value_bool(ab_value_get(slot, "recursive"), false);
     if (strcmp(item->direction, "out") == 0)
         job->open_out++;
@@ -192,15 +194,14 @@ static int check_slots(struct ab_call *call, struct plan *plan,
 {
     struct bad bad = {call, NULL, 0, 0};
 
-    for (size_t i = 0; i < plan->n; i++) {
+    for (size_t i = 0; i < (plan->jobs[0].paths ? plan->n : plan_kinds(plan)); i++) {
         struct planned *job = &plan->jobs[i];
-        const struct job_transfer *wishes = job->req->transfers.v;
         const char *reason = NULL;
         if (job->req->transfers.n == 0)
             continue;
         job->items = ab_alloc(call->arena, job->req->transfers.n, sizeof(*job->items));
         for (size_t k = 0; k < job->req->transfers.n && !reason; k++)
-            reason = plan_item(call, job, app_of[i], &wishes[k]);
+            reason = plan_item(call, job, app_of[plan->alike ? 0 : i], k);
         if (reason)
             bad_add(&bad, i, 0, reason);
     }
@@ -209,6 +210,20 @@ static int check_slots(struct ab_call *call, struct plan *plan,
     return bad_fail(&bad, err, AB_EINVAL, "bad_reference",
                     "job %" PRId64 " of the request: %s; no job was created", bad.items[0].index,
                     bad.items[0].reason);
+}
+
+/* What was looked at for the first job of an array holds for all of them. */
+static void copy_findings(struct planned *job, const struct planned *first)
+{
+    job->site_id = first->site_id;
+    job->parents = first->parents;
+    job->open_parents = first->open_parents;
+    if (job->paths)
+        return;
+    job->items = first->items;
+    job->n_items = first->n_items;
+    job->open_in = first->open_in;
+    job->open_out = first->open_out;
 }
 
 int plan_check(struct ab_call *call, struct plan *plan, struct ab_error *err)
@@ -224,6 +239,8 @@ int plan_check(struct ab_call *call, struct plan *plan, struct ab_error *err)
         return -1;
     for (size_t i = 0; i < plan->n; i++) {
         struct planned *job = &plan->jobs[i];
+        if (plan->alike && i > 0)
+            copy_findings(job, &plan->jobs[0]);
         job->state = job->open_parents ? AB_JOB_AWAITING_PARENTS
                      : job->open_in    ? AB_JOB_READY
                                        : AB_JOB_STAGED_IN;

@@ -9,6 +9,10 @@
 #include "create.sql.h"
 #include <string.h>
 
+enum {
+    SLICE = 10000
+};
+
 /* The columns of job_copy, in its order. */
 static void job_row(struct ab_buf *out, const struct ab_call *call, const struct plan *plan,
                     size_t i)
@@ -52,10 +56,10 @@ static void spec_row(struct ab_buf *out, const struct ab_call *call, const struc
     ab_copy_int4(out, req->threads_per_rank);
     ab_copy_int4(out, req->threads_per_core);
     ab_copy_float8(out, req->gpus_per_rank);
-    ab_copy_text(out, req->workdir, strlen(req->workdir));
+    ab_copy_text(out, job->workdir, strlen(job->workdir));
     ab_copy_int8s(out, job->parents.v, job->parents.n);
     ab_copy_jsonb(out, req->tags.p, req->tags.n);
-    ab_copy_text(out, req->parameters.p, req->parameters.n);
+    ab_copy_text(out, job->parameters.p, job->parameters.n);
     ab_copy_text(out, req->data.p, req->data.n);
     ab_copy_text(out, req->launch_params.p, req->launch_params.n);
     ab_copy_text(out, req->serialized_parameters, strlen(req->serialized_parameters));
@@ -84,14 +88,20 @@ static void event_row(struct ab_buf *out, const struct ab_call *call, const stru
 typedef void row_f(struct ab_buf *out, const struct ab_call *call, const struct plan *plan,
                    size_t i);
 
-static int copy(struct ab_call *call, const struct plan *plan, const struct ab_sql *sql, row_f *row,
-                struct ab_error *err)
+/* A part of the jobs, [from, to): what is in memory for the COPY of a large array is bounded. */
+struct slice {
+    const struct plan *plan;
+    size_t from, to;
+};
+
+static int copy(struct ab_call *call, const struct slice *slice, const struct ab_sql *sql,
+                row_f *row, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf data = {0};
 
     ab_copy_begin(&data);
-    for (size_t i = 0; i < plan->n; i++)
-        row(&data, call, plan, i);
+    for (size_t i = slice->from; i < slice->to; i++)
+        row(&data, call, slice->plan, i);
     ab_copy_end(&data);
     if (data.failed)
         return ab_fail(err, AB_ETOOBIG,
@@ -99,38 +109,40 @@ static int copy(struct ab_call *call, const struct plan *plan, const struct ab_s
     return ab_db_copy(call->db, sql, &data, err);
 }
 
-static int add_counts(struct ab_call *call, const struct plan *plan, struct ab_error *err)
+static int add_counts(struct ab_call *call, const struct slice *slice, struct ab_error *err)
 {
-    int64_t *sites = ab_alloc(call->arena, plan->n, sizeof(*sites));
-    int64_t *apps = ab_alloc(call->arena, plan->n, sizeof(*apps));
-    int64_t *nodes = ab_alloc(call->arena, plan->n, sizeof(*nodes));
-    const char **states = ab_alloc(call->arena, plan->n, sizeof(*states));
+    size_t n = slice->to - slice->from;
+    int64_t *sites = ab_alloc(call->arena, n, sizeof(*sites));
+    int64_t *apps = ab_alloc(call->arena, n, sizeof(*apps));
+    int64_t *nodes = ab_alloc(call->arena, n, sizeof(*nodes));
+    const char **states = ab_alloc(call->arena, n, sizeof(*states));
 
-    for (size_t i = 0; i < plan->n; i++) {
-        const struct job *req = plan->jobs[i].req;
-        sites[i] = plan->jobs[i].site_id;
-        apps[i] = req->app_id;
-        states[i] = ab_enum_job_state.names[plan->jobs[i].state];
-        nodes[i] = req->num_nodes * INT64_C(1000000) / req->node_packing_count;
+    for (size_t i = 0; i < n; i++) {
+        const struct planned *job = &slice->plan->jobs[slice->from + i];
+        sites[i] = job->site_id;
+        apps[i] = job->req->app_id;
+        states[i] = ab_enum_job_state.names[job->state];
+        nodes[i] = job->req->num_nodes * INT64_C(1000000) / job->req->node_packing_count;
     }
-    ab_bind_ids(call, "site_ids", sites, plan->n);
-    ab_bind_ids(call, "app_ids", apps, plan->n);
-    ab_bind_ids(call, "nodes", nodes, plan->n);
-    bind_texts(call, "states", states, plan->n);
+    ab_bind_ids(call, "site_ids", sites, n);
+    ab_bind_ids(call, "app_ids", apps, n);
+    ab_bind_ids(call, "nodes", nodes, n);
+    bind_texts(call, "states", states, n);
     return ab_run(call, &SQL_job_counts_add, err) ? 0 : -1;
 }
 
-static int add_edges(struct ab_call *call, const struct plan *plan, struct ab_error *err)
+static int add_edges(struct ab_call *call, const struct slice *slice, struct ab_error *err)
 {
+    const struct plan *plan = slice->plan;
     size_t n = 0, k = 0;
-    for (size_t i = 0; i < plan->n; i++)
+    for (size_t i = slice->from; i < slice->to; i++)
         n += plan->jobs[i].parents.n;
     if (n == 0)
         return 0;
 
     int64_t *parents = ab_alloc(call->arena, n, sizeof(*parents));
     int64_t *children = ab_alloc(call->arena, n, sizeof(*children));
-    for (size_t i = 0; i < plan->n; i++)
+    for (size_t i = slice->from; i < slice->to; i++)
         for (size_t p = 0; p < plan->jobs[i].parents.n; p++, k++) {
             parents[k] = plan->jobs[i].parents.v[p];
             children[k] = plan->ids[i];
@@ -160,16 +172,17 @@ static struct columns columns_new(struct ab_call *call, size_t n)
     };
 }
 
-static int add_items(struct ab_call *call, const struct plan *plan, struct ab_error *err)
+static int add_items(struct ab_call *call, const struct slice *slice, struct ab_error *err)
 {
+    const struct plan *plan = slice->plan;
     size_t n = 0, k = 0;
-    for (size_t i = 0; i < plan->n; i++)
+    for (size_t i = slice->from; i < slice->to; i++)
         n += plan->jobs[i].n_items;
     if (n == 0)
         return 0;
 
     struct columns c = columns_new(call, n);
-    for (size_t i = 0; i < plan->n; i++)
+    for (size_t i = slice->from; i < slice->to; i++)
         for (size_t m = 0; m < plan->jobs[i].n_items; m++, k++) {
             const struct slot_item *item = &plan->jobs[i].items[m];
             c.sites[k] = plan->jobs[i].site_id;
@@ -177,7 +190,7 @@ static int add_items(struct ab_call *call, const struct plan *plan, struct ab_er
             c.directions[k] = item->direction;
             c.recursive[k] = (struct ab_db_value){.type = AB_DB_BOOL, {.b = item->recursive}};
             c.locals[k] = item->local_path;
-            c.remotes[k] = item->wish->path;
+            c.remotes[k] = item->remote_path;
             c.aliases[k] = item->wish->location_alias;
         }
     ab_bind_ids(call, "site_ids", c.sites, n);
@@ -193,13 +206,28 @@ static int add_items(struct ab_call *call, const struct plan *plan, struct ab_er
     return ab_run(call, &SQL_job_items, err) ? 0 : -1;
 }
 
+static int insert_slice(struct ab_call *call, const struct slice *slice, struct ab_error *err)
+{
+    if (copy(call, slice, &SQL_job_copy, job_row, err) < 0
+        || copy(call, slice, &SQL_job_spec_copy, spec_row, err) < 0
+        || copy(call, slice, &SQL_event_copy, event_row, err) < 0)
+        return -1;
+    if (add_counts(call, slice, err) < 0 || add_edges(call, slice, err) < 0)
+        return -1;
+    return add_items(call, slice, err);
+}
+
 int rows_insert(struct ab_call *call, const struct plan *plan, struct ab_error *err)
 {
-    if (copy(call, plan, &SQL_job_copy, job_row, err) < 0
-        || copy(call, plan, &SQL_job_spec_copy, spec_row, err) < 0
-        || copy(call, plan, &SQL_event_copy, event_row, err) < 0)
-        return -1;
-    if (add_counts(call, plan, err) < 0 || add_edges(call, plan, err) < 0)
-        return -1;
-    return add_items(call, plan, err);
+    ab_arena_t *kept = call->arena;
+    int rc = 0;
+
+    for (size_t from = 0; from < plan->n && rc == 0; from += SLICE) {
+        size_t to = plan->n - from < SLICE ? plan->n : from + SLICE;
+        AB_AUTO(ab_arena_destroy) ab_arena_t *scratch = ab_arena_new();
+        call->arena = scratch;
+        rc = insert_slice(call, &(struct slice){plan, from, to}, err);
+        call->arena = kept;
+    }
+    return rc;
 }

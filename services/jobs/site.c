@@ -4,6 +4,7 @@
 #include "app.h"
 #include "count.sql.h"
 #include "notice.h"
+#include "quota.h"
 #include "site.sql.h"
 #include <inttypes.h>
 #include <string.h>
@@ -58,6 +59,8 @@ int site_create(struct ab_call *call, struct ab_error *err)
 
     if (call->token_site)
         return ab_fail(err, AB_EDENIED, "a site's token cannot create sites; use your own");
+    if (quota_check_site(call, err) < 0)
+        return -1;
     PGresult *made = ab_run(call, &SQL_site_create, err);
     if (!made)
         return name_taken(req, err);
@@ -123,7 +126,8 @@ static void pack_sum(struct ab_buf *out, const char *name, const char *unit, str
     ab_pack_real(out, sum.nodes);
 }
 
-static void pack_backlog(struct ab_call *call, const PGresult *jobs, const PGresult *batch_jobs)
+static void pack_backlog(struct ab_call *call, const PGresult *jobs, const PGresult *waiting,
+                         const PGresult *batch_jobs)
 {
     struct ab_buf *out = &call->reply;
     int state = ab_col(jobs, "state"), n = ab_col(jobs, "jobs"), nodes = ab_col(jobs, "nodes");
@@ -148,6 +152,9 @@ static void pack_backlog(struct ab_call *call, const PGresult *jobs, const PGres
             running = sum;
         }
     }
+    runnable.jobs -= ab_col_int(waiting, 0, 0);
+    runnable.nodes -= ab_col_real(waiting, 0, 1);
+    runnable.nodes = runnable.jobs > 0 && runnable.nodes > 0 ? runnable.nodes : 0;
     pack_sum(out, "runnable", "jobs", runnable);
     pack_sum(out, "running", "jobs", running);
 
@@ -171,9 +178,10 @@ int site_backlog(struct ab_call *call, struct ab_error *err)
     if (PQntuples(site) == 0)
         return ab_not_found(call, err);
     PGresult *jobs = ab_run(call, &SQL_site_backlog, err);
-    PGresult *batch_jobs = jobs ? ab_run(call, &SQL_site_batch_jobs, err) : NULL;
+    PGresult *waiting = jobs ? ab_run(call, &SQL_site_waiting, err) : NULL;
+    PGresult *batch_jobs = waiting ? ab_run(call, &SQL_site_batch_jobs, err) : NULL;
     if (!batch_jobs)
         return -1;
-    pack_backlog(call, jobs, batch_jobs);
+    pack_backlog(call, jobs, waiting, batch_jobs);
     return 0;
 }

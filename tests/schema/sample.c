@@ -127,13 +127,21 @@ static void put_members(struct ab_buf *out, const struct ab_schema *schema, int 
     ab_buf_char(out, '}');
 }
 
+static const char *form_value(const struct ab_schema *schema, const struct ab_field *field)
+{
+    if (strcmp(field->name, "grant_type") == 0)
+        return strcmp(schema->name, "login") == 0 ? "password"
+                                                  : "urn:ietf:params:oauth:grant-type:device_code";
+    return field->kind == AB_BOOL   ? "true"
+           : field->kind == AB_UUID ? "01234567-89ab-cdef-0123-456789abcdef"
+                                    : "t%C3%A9xt";
+}
+
 static void put_form(struct ab_buf *out, const struct ab_schema *schema)
 {
     for (int i = 0; i < schema->n_fields; i++)
         ab_buf_printf(out, "%s%s=%s", i > 0 ? "&" : "", schema->fields[i].name,
-                      strcmp(schema->fields[i].name, "grant_type") == 0 ? "password"
-                      : schema->fields[i].kind == AB_BOOL               ? "true"
-                                                                        : "t%C3%A9xt");
+                      form_value(schema, &schema->fields[i]));
 }
 
 void sample_body(struct ab_buf *out, const struct ab_route *route)

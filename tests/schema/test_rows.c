@@ -57,6 +57,8 @@ static const struct {
     {"GET", "/jobs/", "job.list", 200},
     {"GET", "/jobs/{id}", "job.get", 200},
     {"POST", "/jobs/", "job.create", 201},
+    {"POST", "/jobs/array", "job.array", 201},
+    {"GET", "/jobs/{id}/explain", "job.explain", 200},
     {"PATCH", "/jobs/", "job.patch", 200},
     {"PUT", "/jobs/", "job.update_where", 200},
     {"PUT", "/jobs/{id}", "job.update", 200},
@@ -146,7 +148,8 @@ static void fields_of_schemas_are_well_described(void **state)
         "job_transfer", "retry",           "job_query", "cancel",          "cancelled",
         "session",      "session_acquire", "heartbeat", "heartbeat_reply", "session_query",
         "transfer",     "transfer_query",  "event",     "event_query",     "event_tail",
-        "tail_event"};
+        "tail_event",   "job_template",    "job_array", "job_array_made",  "explanation",
+        "reason"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         const struct ab_schema *schema = ab_schema_find(names[i]);
         if (!schema)

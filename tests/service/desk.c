@@ -123,24 +123,30 @@ static const struct ab_route *find_route(const char *method, const char *path, s
     return best;
 }
 
+static void to_json(const void *bytes, size_t len, struct ab_buf *out)
+{
+    struct ab_walk walk;
+
+    ab_walk_start(&walk, bytes, len);
+    for (int done = 0; !done;) {
+        char piece[16384], *p = piece;
+        done = ab_walk_json(&walk, &p, piece + sizeof(piece));
+        assert_true(done >= 0);
+        ab_buf_add(out, piece, (size_t)(p - piece));
+    }
+}
+
 static void keep_answer(const void *bytes, size_t len)
 {
     struct ab_error err = {0};
     AB_AUTO(ab_buf_free) struct ab_buf out = {0};
-    struct ab_walk walk;
 
     ab_arena_reset(last);
     tree = NULL;
     text = ab_strdup(last, "");
     if (len == 0)
         return;
-    ab_walk_start(&walk, bytes, len);
-    for (int done = 0; !done;) {
-        char piece[16384], *p = piece;
-        done = ab_walk_json(&walk, &p, piece + sizeof(piece));
-        assert_true(done >= 0);
-        ab_buf_add(&out, piece, (size_t)(p - piece));
-    }
+    to_json(bytes, len, &out);
     text = ab_strndup(last, out.data, out.len);
     tree = ab_value_parse(last, text, out.len, &err);
     if (!tree)
@@ -300,6 +306,17 @@ const char *answer(void)
 const char *told(void)
 {
     return ab_service_hints();
+}
+
+const char *noticed(void)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf out = {0};
+    size_t len;
+    const void *bytes = ab_service_notice(&len);
+    if (len == 0)
+        return "";
+    to_json(bytes, len, &out);
+    return ab_strndup(last, out.data, out.len);
 }
 
 /* ---- things to work with */

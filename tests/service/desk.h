@@ -53,6 +53,7 @@ const char *txt(const char *where);
 int len(const char *where); /* of a list or an object; "" is the answer itself */
 const char *answer(void);   /* as text */
 const char *told(void);     /* what the hints would have been */
+const char *noticed(void);  /* what /subscribe-user would have said last, "" nothing */
 
 /* A setting of a service, as text. */
 void desk_set(const char *service, const char *name, const char *value);
