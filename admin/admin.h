@@ -12,6 +12,7 @@ struct admin {
     const char *home;
     const char *database_url, *url_file;
     const char *secrets_dir, *curve_dir, *tls_dir;
+    const char *user, *max_jobs, *max_sites;
     bool json;
     ab_db_t *db; /* opened by admin_open */
 };
@@ -19,8 +20,8 @@ struct admin {
 struct command {
     const char *words; /* "keys list" */
     const char *about;
-    const char
-        *options; /* letters: d database, s secrets, p passwords-dir, c curve, t tls, j json */
+    const char *options; /* letters: d database, s secrets, p passwords-dir, c curve, t tls, j json,
+                            u user */
     int (*run)(struct admin *admin, struct ab_error *err);
 };
 
@@ -37,6 +38,7 @@ int cmd_init(struct admin *admin, struct ab_error *err);
 int cmd_keys_init(struct admin *admin, struct ab_error *err);
 int cmd_keys_list(struct admin *admin, struct ab_error *err);
 int cmd_keys_rotate(struct admin *admin, struct ab_error *err);
+int cmd_users_limit(struct admin *admin, struct ab_error *err);
 int cmd_users_ls(struct admin *admin, struct ab_error *err);
 int cmd_check(struct admin *admin, struct ab_error *err);
 int cmd_doctor(struct admin *admin, struct ab_error *err);

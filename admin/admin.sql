@@ -1,11 +1,19 @@
 -- admin.sql - signing keys, users, roles
 
 -- name: admin_users
-SELECT u.id, u.username, u.created, u.password_hash IS NOT NULL AS password,
+SELECT u.id, u.username, u.created, u.password_hash IS NOT NULL AS password, u.max_jobs, u.max_sites,
        (SELECT count(*) FROM sites s WHERE s.owner_id = u.id) AS sites,
        (SELECT coalesce(sum(c.jobs), 0) FROM job_counts c WHERE c.owner_id = u.id) AS jobs
 FROM   users u
 ORDER  BY u.id;
+
+-- name: admin_user_limit
+-- -1: as it was; NULL: the services' setting; 0: no limit.
+UPDATE users
+SET    max_jobs  = CASE WHEN :max_jobs::int = -1 THEN max_jobs ELSE :max_jobs END,
+       max_sites = CASE WHEN :max_sites::int = -1 THEN max_sites ELSE :max_sites END
+WHERE  username = :username
+RETURNING max_jobs, max_sites;
 
 -- name: admin_keys
 SELECT kid, created, retired,

@@ -25,6 +25,7 @@ static const struct command commands[] = {
      cmd_keys_init},
     {"keys list", "List the keys that sign tokens", "dj", cmd_keys_list},
     {"keys rotate", "Sign new tokens with a new key", "ds", cmd_keys_rotate},
+    {"users limit", "Say how many jobs and sites a user may have", "du", cmd_users_limit},
     {"users ls", "List the users", "dj", cmd_users_ls},
     {"check", "Compare counters, events and leases with what is stored", "dj", cmd_check},
     {"doctor", "Look at database, keys and certificates, say what is missing", "dsctj", cmd_doctor},
@@ -82,6 +83,15 @@ static int read_options(const struct command *c, struct admin *admin, int argc, 
     if (takes(c, 't'))
         options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "tls-dir", &admin->tls_dir, "DIR",
                                                   "folder of the certificates");
+    if (takes(c, 'u')) {
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "user", &admin->user, "NAME", "whose limits");
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(
+            0, "max-jobs", &admin->max_jobs, "N",
+            "jobs that have not ended: a number, `none`, or `default` (the setting max_jobs)");
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(
+            0, "max-sites", &admin->max_sites, "N",
+            "sites: a number, `none`, or `default` (the setting max_sites)");
+    }
     if (takes(c, 'j'))
         options[n++] = (struct ab_opt)AB_OPT_FLAG(0, "json", &admin->json, "print JSON");
     snprintf(program, sizeof(program), "abies-admin %s", c->words);

@@ -175,6 +175,28 @@ def test_doctor_looks_at_the_end_of_certificates(centre):
     assert len(broken) == 1 and "server.pem" in broken[0]["detail"] and "expire" in broken[0]["detail"]
 
 
+def test_users_limit_is_a_number_none_or_the_services_own(centre):
+    centre.init()
+    centre.db.psql("INSERT INTO users (username) VALUES ('limited')")
+
+    def limits():
+        (user,) = json.loads(centre.admin("users", "ls", "--json"))
+        return user["max_jobs"], user["max_sites"]
+
+    assert limits() == (None, None)
+    assert "at most 50" in centre.admin("users", "limit", "--user", "limited", "--max-jobs", "50")
+    assert limits() == (50, None)
+    assert "any number" in centre.admin("users", "limit", "--user", "limited", "--max-sites", "none")
+    assert limits() == (50, 0)
+    centre.admin("users", "limit", "--user", "limited", "--max-jobs", "default")
+    assert limits() == (None, 0)
+    for wrong in (["--max-jobs", "-1"], ["--max-jobs", "0"], ["--max-sites", "many"], ["--max-jobs", "99999999999"]):
+        centre.admin("users", "limit", "--user", "limited", *wrong, status=1)
+    assert "no user" in centre.admin("users", "limit", "--user", "nobody", "--max-jobs", "1", status=1)
+    assert "--user" in centre.admin("users", "limit", "--max-jobs", "1", status=1)
+    assert limits() == (None, 0)
+
+
 SOUND = """
 INSERT INTO users (id, username) VALUES (1, 'owner'), (2, 'other');
 INSERT INTO sites (id, owner_id, name, path) VALUES (1, 1, 's', '/s'), (2, 1, 't', '/t');
