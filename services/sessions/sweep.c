@@ -2,10 +2,12 @@
  *
  * Sessions without a heartbeat and sessions of finished batch jobs are ended: what they hold is
  * given back. Small batches, each in a transaction of its own: one huge statement would hold its
- * locks for seconds.
+ * locks for seconds. Silence counts only from when heartbeats could come: after an hour without
+ * services, gateways or database all sessions are old, and their launchers well.
  */
 #include "sweep.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "lifecycle/lifecycle.h"
 #include "sweep.sql.h"
@@ -17,6 +19,32 @@ enum {
     REQUESTS_A_BATCH = 5000,
     JOBS_A_BATCH = 1000,
 };
+
+bool sweep_watch(struct sweep_watch *self, int64_t now_ms, bool reachable, int64_t ttl_ms,
+                 int64_t period_ms)
+{
+    /* Launchers beat three times in a ttl: after a gap of a third none is too old yet. */
+    int64_t gap_ms = ttl_ms / 3 > 3 * period_ms ? ttl_ms / 3 : 3 * period_ms;
+    if (!reachable)
+        return false;
+    if (self->seen_ms == 0 || now_ms - self->seen_ms > gap_ms) {
+        if (self->seen_ms != 0)
+            ab_log(AB_WARN, "sweep.patient", AB_KV("away_ms", now_ms - self->seen_ms));
+        self->since_ms = now_ms;
+    }
+    self->seen_ms = now_ms;
+    return now_ms - self->since_ms >= ttl_ms;
+}
+
+/* One timer thread a process: it has the watch to itself. */
+static bool silence_counts(const struct ab_call *call)
+{
+    static struct sweep_watch watch;
+    int gateways = ab_gateways(call);
+    return gateways < 0
+           || sweep_watch(&watch, ab_now_ms(), gateways > 0, ab_conf_ms(call->conf, "session_ttl"),
+                          ab_conf_ms(call->conf, "sweep_period"));
+}
 
 /* A setting as an interval. */
 static void bind_ms(struct ab_call *call, const char *name, const char *setting)
@@ -58,6 +86,7 @@ static int end_batch(struct ab_call *call, const PGresult *stale, struct ab_erro
 int sweep_sessions(struct ab_call *call, struct ab_error *err)
 {
     bind_ms(call, "ttl", "session_ttl");
+    ab_bind_bool(call, "by_age", silence_counts(call));
     ab_bind_int(call, "batch", SESSIONS_A_BATCH);
     PGresult *stale = ab_run(call, &SQL_session_stale, err);
     if (!stale)

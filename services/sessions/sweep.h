@@ -4,6 +4,15 @@
 
 #include "service/service.h"
 
+/* Since when heartbeats can come without a gap. */
+struct sweep_watch {
+    int64_t since_ms, seen_ms; /* monotonic; 0: not yet */
+};
+/* A look at now_ms, at which gateways are there or not. True: whoever has been silent for ttl_ms
+ * could have been heard all that time. */
+bool sweep_watch(struct sweep_watch *self, int64_t now_ms, bool reachable, int64_t ttl_ms,
+                 int64_t period_ms);
+
 int sweep_sessions(struct ab_call *call, struct ab_error *err);
 int sweep_waiting(struct ab_call *call, struct ab_error *err);
 int sweep_requests(struct ab_call *call, struct ab_error *err);

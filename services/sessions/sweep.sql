@@ -4,10 +4,10 @@
 
 -- name: session_stale
 -- The sweeper, first statement: sessions that are over, whoever owns them. A session that is acquiring
--- right now is locked by its own touch, thus alive, thus skipped.
+-- right now is locked by its own touch, thus alive, thus skipped. by_age: false while heartbeats could not have come.
 SELECT s.id, s.owner_id
 FROM   sessions s
-WHERE  s.heartbeat <= now() - :ttl::interval
+WHERE  :by_age::boolean AND s.heartbeat <= now() - :ttl::interval
    OR  EXISTS (SELECT FROM batch_jobs b WHERE b.id = s.batch_job_id AND b.state = 'finished')
 ORDER  BY s.id
 LIMIT  :batch
