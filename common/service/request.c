@@ -56,23 +56,29 @@ static void bind_limits(struct ab_call *call)
                  ab_printf(call->arena, "%" PRId64, left < LOCK_MS ? left : LOCK_MS));
 }
 
-static int replay(struct ab_call *call, const PGresult *r, struct ab_error *err)
+static int recorded(struct ab_call *call, const PGresult *r, int col, struct ab_error *err)
 {
     size_t len;
-    struct ab_ids ids;
-    int col = ab_col(r, "reply");
-    if (!ab_col_null(r, 0, col)) {
-        const uint8_t *bytes = ab_col_bytes(r, 0, col, &len);
-        if (len < STATUS_BYTES)
-            return ab_fail(err, AB_EINTERNAL, "the record of this request is damaged");
-        call->status = bytes[0] << 8 | bytes[1];
-        ab_buf_add(&call->reply, bytes + STATUS_BYTES, len - STATUS_BYTES);
-        return 1;
-    }
+    const uint8_t *bytes = ab_col_bytes(r, 0, col, &len);
+    if (len < STATUS_BYTES)
+        return ab_fail(err, AB_EINTERNAL, "the record of this request is damaged");
+    call->status = bytes[0] << 8 | bytes[1];
+    ab_buf_add(&call->reply, bytes + STATUS_BYTES, len - STATUS_BYTES);
+    return 1;
+}
+
+static int replay(struct ab_call *call, const PGresult *r, struct ab_error *err)
+{
     const struct ab_verb *verb = worker_verb(call->worker->service, call->route->verb);
+    int col = ab_col(r, "reply"), good = !ab_col_null(r, 0, col);
+    struct ab_ids ids;
+    ids.v = ab_col_int8s(r, 0, ab_col(r, "ids"), call->arena, &ids.n);
+    if (good && verb && verb->still_true && (good = verb->still_true(call, &ids, err)) < 0)
+        return -1;
+    if (good)
+        return recorded(call, r, col, err);
     if (!verb || !verb->replay)
         return ab_fail(err, AB_EINTERNAL, "the answer to this request was not recorded");
-    ids.v = ab_col_int8s(r, 0, ab_col(r, "ids"), call->arena, &ids.n);
     return verb->replay(call, &ids, err) < 0 ? -1 : 1;
 }
 

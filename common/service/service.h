@@ -48,6 +48,9 @@ struct ab_call {
 /* A site token speaks for one site only; any other token for all sites of its user. */
 bool ab_site_allowed(const struct ab_call *call, int64_t site_id);
 
+/* Gateways that this replica has now; -1: there is no bus (a test's call). */
+int ab_gateways(const struct ab_call *call);
+
 typedef int ab_handler_f(struct ab_call *call, struct ab_error *err);
 
 struct ab_verb {
@@ -57,6 +60,9 @@ struct ab_verb {
      * ab_record_ids: called with them in a fresh transaction when the same request comes again.
      * NULL: replies are small. */
     int (*replay)(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
+    /* Of an answer that was true only for a while: 1 it still is, and what was recorded is sent;
+     * 0 it is not, and replay makes another. NULL: it is true for ever. */
+    int (*still_true)(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
     /* Slow things (a remote login, a password hash): no BEGIN around the handler, each statement
      * for itself. Not recorded, and it may run twice: write it so that this is harmless. */
     bool no_transaction;

@@ -33,6 +33,15 @@ const struct ab_verb *worker_verb(const struct ab_service *service, const char *
     return NULL;
 }
 
+int ab_gateways(const struct ab_call *call)
+{
+    struct ab_replica_stats bus;
+    if (!call->worker->replica)
+        return -1;
+    ab_replica_stats(call->worker->replica, &bus);
+    return bus.gateways;
+}
+
 /* ---- the skeleton's own verbs */
 
 static int ping(struct ab_call *call, struct ab_error *err)

@@ -225,16 +225,27 @@ int lease_acquire(struct ab_call *call, struct ab_error *err)
     return 0;
 }
 
-/* The reply was lost and the request came again: only what the session still holds, or a job that
- * was meanwhile given to another would run twice. */
-int lease_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
+static PGresult *still_held(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
 {
     ab_bind_int(call, "session_id", call->req->id);
     ab_bind_ids(call, "ids", ids->v, ids->n);
     ab_bind_text(call, "sort", choose(call->req->body.v)->name);
-    PGresult *held = ab_run(call, &SQL_lease_again, err);
+    return ab_run(call, &SQL_lease_again, err);
+}
+
+/* The reply was lost and the request came again: only what the session still holds, or a job that
+ * was meanwhile given to another would run twice. */
+int lease_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
+{
+    PGresult *held = still_held(call, ids, err);
     if (!held)
         return -1;
     ab_reply_rows(call, &ab_schema_job, held);
     return 0;
+}
+
+int lease_still_true(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
+{
+    PGresult *held = still_held(call, ids, err);
+    return held ? (size_t)PQntuples(held) == ids->n : -1;
 }

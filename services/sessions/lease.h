@@ -6,5 +6,6 @@
 
 ab_handler_f lease_acquire;
 int lease_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
+int lease_still_true(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
 
 #endif

@@ -12,7 +12,10 @@
 static const struct ab_verb verbs[] = {
     {.name = "session.create", .handler = session_create},
     {.name = "session.list", .handler = session_list},
-    {.name = "session.acquire", .handler = lease_acquire, .replay = lease_again},
+    {.name = "session.acquire",
+     .handler = lease_acquire,
+     .replay = lease_again,
+     .still_true = lease_still_true},
     {.name = "session.touch", .handler = session_touch},
     {.name = "session.heartbeat", .handler = session_heartbeat},
     {.name = "session.delete", .handler = session_delete},

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "desk.h"
 #include "pg.h"
+#include "svc_sessions/sweep.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -349,6 +350,29 @@ static void a_repeated_acquire_hands_out_the_same_jobs(void **state)
         pg_int(desk_db(), "SELECT max(lease) FROM jobs WHERE session_id = %" I, session), 1);
 }
 
+static void a_repeated_acquire_leaves_out_what_is_held_no_more(void **state)
+{
+    (void)state;
+    int64_t session = new_session(user, site, 0), ids[2];
+    runnable(2, ids, "");
+    struct who once = {.user = user, .key = "a lost answer"};
+    const char *post = path("/sessions/%" I, session),
+               *spec = "{'max_num_jobs': 2, 'filter_tags': {}}";
+    assert_int_equal(ask_as(&once, "POST", post, "%s", spec), 200);
+    assert_int_equal(len(""), 2);
+    move(user, ids[0], "FAILED");
+    move(user, ids[0], "PREPROCESSED");
+    assert_int_equal(acquire(new_session(user, site, 0), "'max_num_jobs': 2, 'filter_tags': {}"),
+                     1);
+    post = path("/sessions/%" I, session);
+    assert_int_equal(ask_as(&once, "POST", post, "%s", spec), 200);
+    assert_int_equal(len(""), 1);
+    assert_int_equal(num("0.id"), ids[1]);
+    assert_int_equal(ask(user, "DELETE", post, NO_BODY), 204);
+    assert_int_equal(ask_as(&once, "POST", post, "%s", spec), 200);
+    assert_int_equal(len(""), 0);
+}
+
 static void wrong_requests_are_422(void **state)
 {
     (void)state;
@@ -426,6 +450,40 @@ static void the_sweeper_ends_what_was_not_heard_of(void **state)
     assert_int_equal(ask(user, "PUT", path("/sessions/%" I, alive), NO_BODY), 200);
     assert_int_equal(ask(user, "GET", "/sessions/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
+}
+
+static void silence_counts_only_while_heartbeats_can_come(void **state)
+{
+    (void)state;
+    enum {
+        TTL = 300000,
+        PERIOD = 10000
+    };
+    struct sweep_watch watch = {0};
+    int64_t now = 5000000;
+    /* a new process: whoever is old may have had nobody to speak to */
+    assert_false(sweep_watch(&watch, now, true, TTL, PERIOD));
+    for (int64_t at = PERIOD; at < TTL; at += PERIOD)
+        assert_false(sweep_watch(&watch, now + at, true, TTL, PERIOD));
+    now += TTL;
+    assert_true(sweep_watch(&watch, now, true, TTL, PERIOD));
+    /* away for so short that no launcher can be too old by that */
+    now += TTL / 3;
+    assert_true(sweep_watch(&watch, now, true, TTL, PERIOD));
+    /* for too long: without a database no tick came, without gateways they say so */
+    now += TTL / 3 + 1;
+    assert_false(sweep_watch(&watch, now, true, TTL, PERIOD));
+    for (int64_t at = PERIOD; at < TTL; at += PERIOD)
+        assert_false(sweep_watch(&watch, now + at, true, TTL, PERIOD));
+    now += TTL;
+    assert_true(sweep_watch(&watch, now, true, TTL, PERIOD));
+    for (int i = 0; i < 20; i++)
+        assert_false(sweep_watch(&watch, now += PERIOD, false, TTL, PERIOD));
+    assert_false(sweep_watch(&watch, now += PERIOD, true, TTL, PERIOD));
+    /* a period longer than the ttl is no gap */
+    watch = (struct sweep_watch){0};
+    assert_false(sweep_watch(&watch, now, true, 1000, 60000));
+    assert_true(sweep_watch(&watch, now += 60000, true, 1000, 60000));
 }
 
 static void the_sweeper_ends_sessions_of_finished_batch_jobs(void **state)
@@ -575,10 +633,12 @@ int main(void)
         test(acquiring_writes_no_event_and_shows_the_old_time),
         test(what_another_transaction_has_locked_is_skipped),
         test(a_repeated_acquire_hands_out_the_same_jobs),
+        test(a_repeated_acquire_leaves_out_what_is_held_no_more),
         test(wrong_requests_are_422),
         test(deleting_a_session_frees_its_jobs_and_times_out_running_ones),
         test(a_cancelled_job_whose_session_ends_has_failed),
         test(the_sweeper_ends_what_was_not_heard_of),
+        test(silence_counts_only_while_heartbeats_can_come),
         test(the_sweeper_ends_sessions_of_finished_batch_jobs),
         test(fifty_lost_sessions_are_ended_by_a_few_ticks),
         test(housekeeping_forgets_old_requests_and_makes_partitions),
