@@ -19,7 +19,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,8 +26,10 @@
 enum {
     GRACE_MS = 10000,      /* between SIGTERM and SIGKILL of a job */
     END_MARGIN_MS = 30000, /* before the wall clock ends: kill, report, give back */
-    REPORT_MS = 20000,     /* for the last reports */
-    RETRY_MS = 1000,       /* a job that could not be prepared now */
+    REPORT_MS = 15000,     /* for the last reports, then for giving back */
+    HURRY_GRACE_MS = 2500, /* the same when told to end: a site stops within ten seconds */
+    HURRY_REPORT_MS = 1500,
+    RETRY_MS = 1000, /* a job that could not be prepared now */
 };
 
 struct task {
@@ -42,7 +43,7 @@ struct task {
 
 struct head {
     struct head_options o;
-    atomic_int stop;
+    bool stop;
     int64_t started_ms, end_ms, idle_since_ms;
     place_t *place;
     prepare_t *prepare;
@@ -54,6 +55,7 @@ struct head {
     size_t n_stash, n_running;
     bool ending;
     const char *why;
+    int64_t grace_ms, report_ms; /* for the end */
 };
 
 /* ---------------------------------------------------------------- reports */
@@ -407,8 +409,10 @@ static void sleep_until_something(struct head *self, int64_t most_ms)
     }
     (void)poll(p, 5, (int)most_ms);
     if (p[0].revents && !self->stop) {
-        self->stop = 1;
+        self->stop = true;
         self->why = "the launcher was told to end";
+        self->grace_ms = HURRY_GRACE_MS;
+        self->report_ms = HURRY_REPORT_MS;
     }
     drain_event(lease_fd(self->lease));
     drain_event(status_fd(self->status));
@@ -416,8 +420,13 @@ static void sleep_until_something(struct head *self, int64_t most_ms)
 
 static bool time_to_end(struct head *self, int64_t now)
 {
+    struct ab_error err;
     if (self->stop)
         return true;
+    if (lease_refused(self->lease, &err)) {
+        self->why = "the centre refuses the session";
+        return true;
+    }
     if (now >= self->end_ms) {
         self->why = "the batch job's wall time is over";
         return true;
@@ -437,8 +446,8 @@ static void loop(struct head *self)
         int64_t now = ab_now_ms();
         if (time_to_end(self, now))
             return;
+        take_news(self); /* first: they are older than the batches */
         take_batches(self);
-        take_news(self);
         start_what_fits(self);
         ask_for_more(self);
         int64_t wait = step_runs(self, ab_now_ms());
@@ -457,14 +466,14 @@ static void loop(struct head *self)
  * starts a job that still runs here. */
 static void wind_up(struct head *self)
 {
-    int64_t until = ab_now_ms() + GRACE_MS + 2000;
+    int64_t until = ab_now_ms() + self->grace_ms + 1000;
     self->ending = true;
     ab_log(AB_INFO, "launcher.ending", AB_KV("why", self->why), AB_KV("running", self->n_running),
            AB_KV("stash", self->n_stash));
     if (self->crew)
-        crew_kill_all(self->crew, GRACE_MS);
+        crew_kill_all(self->crew, self->grace_ms);
     else
-        runs_kill_all(self->runs, GRACE_MS);
+        runs_kill_all(self->runs, self->grace_ms);
     while (count_runs(self) > 0 && ab_now_ms() < until) {
         int64_t wait = step_runs(self, ab_now_ms());
         if (count_runs(self) > 0)
@@ -473,7 +482,7 @@ static void wind_up(struct head *self)
     for (struct task *t = self->tasks; t; t = t->next)
         if (t->running && !t->lost)
             report_text(self, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
-    size_t unsent = status_end(&self->status, REPORT_MS);
+    size_t unsent = status_end(&self->status, self->report_ms);
     if (unsent)
         ab_log(AB_ERROR, "status.unsent", AB_KV("updates", unsent));
 }
@@ -520,13 +529,13 @@ static int begin(struct head *self, struct ab_error *err)
     }
     if (!(self->prepare = prepare_new(&prepare, err)) || !(self->status = status_new(o->file, err)))
         return -1;
-    self->lease = lease_new(&lease, &self->stop, err);
+    self->lease = lease_new(&lease, err);
     return self->lease ? 0 : -1;
 }
 
 int head_run(const struct head_options *options, struct ab_error *err)
 {
-    struct head self = {.o = *options};
+    struct head self = {.o = *options, .grace_ms = GRACE_MS, .report_ms = REPORT_MS};
     int64_t margin =
         options->wall_time_ms / 10 < END_MARGIN_MS ? options->wall_time_ms / 10 : END_MARGIN_MS;
     self.started_ms = self.idle_since_ms = ab_now_ms();
@@ -538,12 +547,14 @@ int head_run(const struct head_options *options, struct ab_error *err)
                AB_KV("mode", options->serial ? "serial" : "mpi"));
         loop(&self);
         wind_up(&self);
+        if (lease_refused(self.lease, err))
+            rc = ab_fail_within(err, "no session at the centre");
     }
     (void)status_end(&self.status, 0);
     if (self.lease)
         while (self.tasks)
             drop(&self, &self.tasks);
-    lease_end(&self.lease, REPORT_MS);
+    lease_end(&self.lease, self.report_ms);
     crew_destroy(&self.crew);
     runs_destroy(&self.runs);
     prepare_destroy(&self.prepare);

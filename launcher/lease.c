@@ -9,16 +9,19 @@
 #include "schema/json.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
-    CALL_MS = 30000,
+    CALL_MS = 30000,      /* the longest call */
+    CALL_LEAST_MS = 2000, /* no call is given less, though a beat may be due */
+    BEAT_LEAST_MS = 200,
+    BEAT_AGAIN_MS = 500, /* after a beat that failed */
     EMPTY_PAUSE_MS = 1000
 };
 
@@ -28,10 +31,12 @@ struct lease {
     const char *filter_tags, *sort_by;
     bool serial_only;
 
-    ab_api_t *api;    /* the thread's */
-    int64_t session;  /* the thread's, and lease_end's after it has ended */
-    atomic_int *stop; /* the program's */
-    atomic_int end;   /* ours */
+    ab_api_t *api;   /* the thread's, and lease_end's after it has ended: so are all down to `end` */
+    int64_t session; /* 0: none now */
+    int64_t beat_at, beat_every_ms, acquire_at;
+    int failures;
+    char key[AB_UUID_TEXT]; /* of the acquire that was not answered; "": none */
+    atomic_int end;
 
     pthread_t thread;
     bool running;
@@ -40,6 +45,7 @@ struct lease {
     int event;
     bool asked;
     struct lease_want want;
+    struct ab_error refused; /* why there will be no session */
     struct lease_batch *first, **last;
     struct ids held, cancelled, lost, lost_session; /* the last two in step */
 };
@@ -60,10 +66,18 @@ static void ring(lease_t *self)
 
 /* ---------------------------------------------------------------- calls */
 
-static int call(lease_t *self, const char *method, const char *path, const struct ab_buf *body,
-                struct ab_buf *reply, struct ab_error *err)
+/* A call must not keep the next beat from being sent. */
+static int64_t patience(const lease_t *self)
 {
-    struct ab_api_options options = {.timeout_ms = CALL_MS, .retries = 2, .stop = &self->end};
+    int64_t ms = self->session ? self->beat_at - ab_now_ms() : CALL_MS;
+    return ms < CALL_LEAST_MS ? CALL_LEAST_MS : ms > CALL_MS ? CALL_MS : ms;
+}
+
+static int call(lease_t *self, const char *method, const char *path, const char *key,
+                const struct ab_buf *body, struct ab_buf *reply, struct ab_error *err)
+{
+    struct ab_api_options options = {
+        .timeout_ms = patience(self), .retries = 2, .key = key, .stop = &self->end};
     return ab_api_call(self->api, method, path, body ? body->data : NULL, body ? body->len : 0,
                        &options, reply, err);
 }
@@ -76,7 +90,7 @@ static int open_session(lease_t *self, struct ab_error *err)
     if (self->batch_job_id)
         ab_buf_printf(&body, ",\"batch_job_id\":%" PRId64, self->batch_job_id);
     ab_buf_str(&body, "}");
-    int status = call(self, "POST", "/sessions/", &body, &reply, err);
+    int status = call(self, "POST", "/sessions/", NULL, &body, &reply, err);
     if (status < 0 || status >= 400)
         return status < 0 ? -1 : status;
     const struct ab_value *v = ab_value_parse(arena, reply.data, reply.len, err);
@@ -87,11 +101,24 @@ static int open_session(lease_t *self, struct ab_error *err)
     return 0;
 }
 
+static void free_batches(lease_t *self)
+{
+    while (self->first) {
+        struct lease_batch *b = self->first;
+        self->first = b->next;
+        b->refs = 1;
+        lease_batch_drop(b);
+    }
+    self->last = &self->first;
+}
+
 /* Everything leased under the session that has gone is somebody else's now. */
 static void session_gone(lease_t *self)
 {
     ab_log(AB_WARN, "session.gone", AB_KV("session", self->session));
+    self->key[0] = '\0';
     pthread_mutex_lock(&self->lock);
+    free_batches(self);
     for (size_t i = 0; i < self->held.n; i++) {
         ids_add(&self->lost, self->held.v[i]);
         ids_add(&self->lost_session, self->session);
@@ -102,9 +129,10 @@ static void session_gone(lease_t *self)
     ring(self);
 }
 
-static void log_failure(const char *what, const struct ab_error *err)
+static void log_failure(const lease_t *self, const char *what, const struct ab_error *err)
 {
-    ab_log(AB_WARN, what, AB_KV("code", err->code), AB_KV("error", err->text));
+    if (!self->end)
+        ab_log(AB_WARN, what, AB_KV("code", err->code), AB_KV("error", err->text));
 }
 
 static void acquire_body(const lease_t *self, const struct lease_want *want, struct ab_buf *body)
@@ -122,42 +150,66 @@ static void acquire_body(const lease_t *self, const struct lease_want *want, str
     ab_buf_printf(body, ",\"filter_tags\":%s}", self->filter_tags);
 }
 
-/* 1 jobs came, 0 none, -1 failed. */
-static int acquire(lease_t *self, const struct lease_want *want)
+static void add_batch(lease_t *self, struct lease_batch *batch)
 {
-    AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {0}, path = {0};
-    struct ab_error err = {0};
-    acquire_body(self, want, &body);
-    ab_buf_printf(&path, "/sessions/%" PRId64, self->session);
-    int status = call(self, "POST", path.data, &body, &reply, &err);
-    if (status == 404)
-        session_gone(self);
-    if (status < 0 || status >= 400) {
-        log_failure("acquire.failed", &err);
-        return -1;
-    }
-    struct lease_batch *batch = calloc(1, sizeof(*batch));
-    if (!batch)
-        abort();
-    batch->arena = ab_arena_new();
-    if (ab_json_read(&ab_schema_job, reply.data, reply.len, batch->arena, &batch->jobs, NULL, &err)
-        < 0)
-        log_failure("acquire.unreadable", &err);
-    batch->refs = batch->jobs.n + 1;
-    batch->session = self->session;
-    if (batch->jobs.n == 0) {
-        lease_batch_drop(batch);
-        return 0;
-    }
-    ab_log(AB_INFO, "lease.taken", AB_KV("session", self->session), AB_KV("jobs", batch->jobs.n));
-    pthread_mutex_lock(&self->lock);
     const struct job *jobs = batch->jobs.v;
+    pthread_mutex_lock(&self->lock);
     for (size_t i = 0; i < batch->jobs.n; i++)
         ids_add(&self->held, jobs[i].id);
     *self->last = batch;
     self->last = &batch->next;
     pthread_mutex_unlock(&self->lock);
+}
+
+static int take_jobs(lease_t *self, const struct ab_buf *reply)
+{
+    struct ab_error err = {0};
+    struct lease_batch *batch = calloc(1, sizeof(*batch));
+    if (!batch)
+        abort();
+    batch->arena = ab_arena_new();
+    if (ab_json_read(&ab_schema_job, reply->data, reply->len, batch->arena, &batch->jobs, NULL,
+                     &err)
+        < 0)
+        log_failure(self, "acquire.unreadable", &err);
+    batch->refs = batch->jobs.n + 1;
+    batch->session = self->session;
+    if (batch->jobs.n == 0) {
+        batch->refs = 1;
+        lease_batch_drop(batch);
+        return 0;
+    }
+    ab_log(AB_INFO, "lease.taken", AB_KV("session", self->session), AB_KV("jobs", batch->jobs.n));
+    add_batch(self, batch);
     return 1;
+}
+
+static void fresh_key(char key[AB_UUID_TEXT])
+{
+    uint8_t uuid[16];
+    ab_uuid7(uuid);
+    ab_uuid_text(uuid, key);
+}
+
+/* 1 jobs came, 0 none, -1 failed. A call whose answer did not come may have leased jobs: it is made
+ * again as it was, under the same key, until it is answered. */
+static int acquire(lease_t *self, const struct ab_buf *body)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf reply = {0};
+    struct ab_error err = {0};
+    char path[64];
+    if (!self->key[0])
+        fresh_key(self->key);
+    snprintf(path, sizeof(path), "/sessions/%" PRId64, self->session);
+    int status = call(self, "POST", path, self->key, body, &reply, &err);
+    if (status >= 200 && status < 500 && status != 401 && status != 408 && status != 429)
+        self->key[0] = '\0';
+    if (status == 404)
+        session_gone(self);
+    if (status >= 200 && status < 300)
+        return take_jobs(self, &reply);
+    log_failure(self, "acquire.failed", &err);
+    return -1;
 }
 
 static void take_ids(const struct ab_value *list, struct ids *into)
@@ -166,25 +218,36 @@ static void take_ids(const struct ab_value *list, struct ids *into)
         ids_add(into, ab_value_int(&list->items[i], 0));
 }
 
-/* Returns the time to the next one. */
-static int64_t heartbeat(lease_t *self)
+/* A third of what is left of the lease. */
+static int64_t next_beat(const lease_t *self, const struct ab_value *reply)
 {
-    AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {0}, path = {0};
+    int64_t third = (int64_t)(ab_value_real(ab_value_get(reply, "expires_in_sec"), 60) * 1000 / 3);
+    if (third < BEAT_LEAST_MS)
+        third = BEAT_LEAST_MS;
+    return third < self->heartbeat_ms ? third : self->heartbeat_ms;
+}
+
+static void heartbeat(lease_t *self)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {0};
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     struct ab_error err = {0};
+    char path[64];
     ab_buf_str(&body, "{\"jobs\":[");
     pthread_mutex_lock(&self->lock);
     for (size_t i = 0; i < self->held.n; i++)
         ab_buf_printf(&body, "%s%" PRId64, i ? "," : "", self->held.v[i]);
     pthread_mutex_unlock(&self->lock);
     ab_buf_str(&body, "]}");
-    ab_buf_printf(&path, "/sessions/%" PRId64 "/heartbeat", self->session);
-    int status = call(self, "POST", path.data, &body, &reply, &err);
+    snprintf(path, sizeof(path), "/sessions/%" PRId64 "/heartbeat", self->session);
+    self->beat_at = ab_now_ms() + self->beat_every_ms; /* what the call may take */
+    int status = call(self, "POST", path, NULL, &body, &reply, &err);
     if (status == 404)
         session_gone(self);
     if (status < 0 || status >= 400) {
-        log_failure("heartbeat.failed", &err);
-        return 1000;
+        log_failure(self, "heartbeat.failed", &err);
+        self->beat_at = ab_now_ms() + (status == 404 ? 0 : BEAT_AGAIN_MS);
+        return;
     }
     const struct ab_value *v = ab_value_parse(arena, reply.data, reply.len, NULL);
     pthread_mutex_lock(&self->lock);
@@ -196,10 +259,8 @@ static int64_t heartbeat(lease_t *self)
     pthread_mutex_unlock(&self->lock);
     if (news)
         ring(self);
-    int64_t third = (int64_t)(ab_value_real(ab_value_get(v, "expires_in_sec"), 60) * 1000 / 3);
-    if (third < 200)
-        third = 200;
-    return third < self->heartbeat_ms ? third : self->heartbeat_ms;
+    self->beat_every_ms = next_beat(self, v);
+    self->beat_at = ab_now_ms() + self->beat_every_ms;
 }
 
 /* ---------------------------------------------------------------- the thread */
@@ -210,62 +271,84 @@ static void wait_until(lease_t *self, int64_t at_ms)
     pthread_cond_timedwait(&self->wake, &self->lock, &ts);
 }
 
-struct pace {
-    int64_t beat_at, acquire_at;
-    int failures;
-};
-
-static void reopen(lease_t *self, struct pace *pace)
+/* What no later call can mend: the site is not ours, or gone. */
+static bool is_final(int status)
 {
-    struct ab_error err = {0};
-    if (open_session(self, &err) == 0) {
-        pace->failures = 0;
-        pace->beat_at = ab_now_ms();
-        return;
-    }
-    log_failure("session.refused", &err);
-    pace->beat_at = ab_now_ms() + ab_backoff_ms(pace->failures++, 500, 15000);
+    return status >= 400 && status < 500 && status != 401 && status != 408 && status != 429;
 }
 
-static void serve_want(lease_t *self, struct pace *pace, const struct lease_want *want)
+static void reopen(lease_t *self)
 {
-    int got = acquire(self, want);
+    struct ab_error err = {0};
+    int rc = open_session(self, &err);
+    if (rc == 0) {
+        self->failures = 0;
+        self->beat_at = ab_now_ms();
+        return;
+    }
+    log_failure(self, "session.refused", &err);
+    self->beat_at = ab_now_ms() + ab_backoff_ms(self->failures++, 500, 15000);
+    if (is_final(rc)) {
+        pthread_mutex_lock(&self->lock);
+        self->refused = err;
+        pthread_mutex_unlock(&self->lock);
+        ring(self);
+    }
+}
+
+static void serve_want(lease_t *self, const struct ab_buf *body)
+{
+    int got = acquire(self, body);
     int64_t now = ab_now_ms();
     if (got > 0)
-        pace->acquire_at = now;
+        self->acquire_at = now;
     else
-        pace->acquire_at = now + (got == 0 ? EMPTY_PAUSE_MS : ab_backoff_ms(2, 500, 5000));
+        self->acquire_at = now + (got == 0 ? EMPTY_PAUSE_MS : ab_backoff_ms(1, 200, 1000));
+    if (self->key[0])
+        return; /* asked for as long as it is not known what it got */
     pthread_mutex_lock(&self->lock);
     self->asked = false;
     pthread_mutex_unlock(&self->lock);
     ring(self);
 }
 
+/* Sleeps until there is something to do. True: an acquire is. */
+static bool wait_for_work(lease_t *self, struct lease_want *want)
+{
+    bool ask = false;
+    pthread_mutex_lock(&self->lock);
+    while (!self->end && !ask) {
+        int64_t now = ab_now_ms(), until = self->beat_at;
+        bool asked = self->asked && self->session != 0;
+        if (asked && self->acquire_at < until)
+            until = self->acquire_at;
+        ask = asked && now >= self->acquire_at && now < self->beat_at;
+        if (ask || now >= self->beat_at)
+            break;
+        wait_until(self, until);
+    }
+    *want = self->want;
+    pthread_mutex_unlock(&self->lock);
+    return ask;
+}
+
 static void *live(void *arg)
 {
     lease_t *self = arg;
-    struct pace pace = {.beat_at = ab_now_ms(), .acquire_at = ab_now_ms()};
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0};
+    struct lease_want want;
     while (!self->end) {
-        int64_t now = ab_now_ms();
-        if (now >= pace.beat_at) {
-            if (self->session == 0)
-                reopen(self, &pace);
-            else
-                pace.beat_at = ab_now_ms() + heartbeat(self);
-            continue;
+        if (wait_for_work(self, &want)) {
+            if (!self->key[0]) {
+                ab_buf_clear(&body);
+                acquire_body(self, &want, &body);
+            }
+            serve_want(self, &body);
+        } else if (!self->end && self->session == 0) {
+            reopen(self);
+        } else if (!self->end) {
+            heartbeat(self);
         }
-        pthread_mutex_lock(&self->lock);
-        bool ask = self->asked && self->session != 0;
-        struct lease_want want = self->want;
-        if (!ask || now < pace.acquire_at) {
-            int64_t until = ask && pace.acquire_at < pace.beat_at ? pace.acquire_at : pace.beat_at;
-            if (!self->end)
-                wait_until(self, until);
-            pthread_mutex_unlock(&self->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&self->lock);
-        serve_want(self, &pace, &want);
     }
     return NULL;
 }
@@ -284,7 +367,7 @@ static int start_thread(lease_t *self, struct ab_error *err)
     return 0;
 }
 
-lease_t *lease_new(const struct lease_options *o, atomic_int *stop, struct ab_error *err)
+lease_t *lease_new(const struct lease_options *o, struct ab_error *err)
 {
     lease_t *self = calloc(1, sizeof(*self));
     if (!self)
@@ -293,24 +376,14 @@ lease_t *lease_new(const struct lease_options *o, atomic_int *stop, struct ab_er
     self->site_id = o->site_id;
     self->batch_job_id = o->batch_job_id;
     self->heartbeat_ms = o->heartbeat_ms;
+    self->beat_every_ms = CALL_LEAST_MS;
     self->filter_tags = o->filter_tags;
     self->sort_by = o->sort_by;
     self->serial_only = o->serial_only;
     self->last = &self->first;
-    self->stop = stop;
     self->api = ab_api_new(o->file, false, err);
-    int rc = self->api ? -1 : 1;
-    for (int i = 0; rc < 0 && !*stop; i++) {
-        rc = open_session(self, err);
-        if (rc < 0) {
-            log_failure("session.refused", err);
-            (void)poll(NULL, 0, (int)ab_backoff_ms(i, 500, 15000));
-        }
-    }
-    if (rc != 0 || start_thread(self, err) < 0) {
+    if (!self->api || start_thread(self, err) < 0)
         lease_end(&self, 0);
-        return NULL;
-    }
     return self;
 }
 
@@ -335,16 +408,12 @@ void lease_end(lease_t **self_p, int64_t timeout_ms)
         ab_buf_printf(&path, "/sessions/%" PRId64, self->session);
         int status = ab_api_call(self->api, "DELETE", path.data, NULL, 0, &options, &reply, &err);
         if (status < 0 || (status >= 400 && status != 404))
-            log_failure("session.left", &err);
+            ab_log(AB_WARN, "session.left", AB_KV("session", self->session),
+                   AB_KV("error", err.text));
         else
             ab_log(AB_INFO, "session.closed", AB_KV("session", self->session));
     }
-    while (self->first) {
-        struct lease_batch *b = self->first;
-        self->first = b->next;
-        b->refs = 1;
-        lease_batch_drop(b);
-    }
+    free_batches(self);
     ab_api_destroy(&self->api);
     ab_close(&self->event);
     ids_free(&self->held);
@@ -369,6 +438,14 @@ void lease_ask(lease_t *self, const struct lease_want *want)
     self->asked = true;
     pthread_cond_signal(&self->wake);
     pthread_mutex_unlock(&self->lock);
+}
+
+bool lease_refused(lease_t *self, struct ab_error *err)
+{
+    pthread_mutex_lock(&self->lock);
+    *err = self->refused;
+    pthread_mutex_unlock(&self->lock);
+    return err->code != 0;
 }
 
 bool lease_asking(lease_t *self)

@@ -10,7 +10,6 @@
 #include "client/api.h"
 #include "schema/schema.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,10 +41,11 @@ struct lease_batch {
 };
 void lease_batch_drop(struct lease_batch *batch);
 
-/* Opens the session; retries while the centre is away, until *stop is set. */
-lease_t *lease_new(const struct lease_options *options, atomic_int *stop, struct ab_error *err);
+/* The thread opens the session, and tries for as long as the centre is away. */
+lease_t *lease_new(const struct lease_options *options, struct ab_error *err);
 
-int lease_fd(const lease_t *self); /* an eventfd: read it, then ask the three below */
+int lease_fd(const lease_t *self); /* an eventfd: read it, then ask the four below */
+bool lease_refused(lease_t *self, struct ab_error *err); /* there will never be a session */
 void lease_ask(lease_t *self, const struct lease_want *want);
 bool lease_asking(lease_t *self);              /* an answer is still to come */
 struct lease_batch *lease_take(lease_t *self); /* NULL: none */

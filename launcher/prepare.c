@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "schema/json.h"
 #include "sitedir/workdir.h"
@@ -11,6 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    CALL_MS = 2000,
+    AGAIN_MS = 1000
+};
 
 struct known {
     struct known *next;
@@ -24,6 +30,7 @@ struct prepare {
     ab_apps_t *apps;
     ab_arena_t *arena; /* of `known` */
     struct known *known;
+    int64_t ask_ms; /* after a failure: not again before */
 };
 
 prepare_t *prepare_new(const struct prepare_options *options, struct ab_error *err)
@@ -67,7 +74,7 @@ static const char *keep_app(prepare_t *self, int64_t id, const char *name)
     return k->name;
 }
 
-/* Asked once an id. */
+/* Asked once an id. The launcher's loop waits for the answer, so not for long. */
 static const char *app_name(prepare_t *self, int64_t id, struct ab_error *err)
 {
     const char *name = find_app(self, id);
@@ -75,8 +82,12 @@ static const char *app_name(prepare_t *self, int64_t id, struct ab_error *err)
         return name;
     AB_AUTO(ab_buf_free) struct ab_buf reply = {0};
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
-    struct ab_api_options options = {.timeout_ms = 10000, .retries = 2};
+    struct ab_api_options options = {.timeout_ms = CALL_MS};
     char path[64];
+    if (ab_now_ms() < self->ask_ms) {
+        ab_fail(err, AB_EUPSTREAM, "app %" PRId64 " cannot be asked for now", id);
+        return NULL;
+    }
     snprintf(path, sizeof(path), "/apps/%" PRId64, id);
     int status = ab_api_call(self->api, "GET", path, NULL, 0, &options, &reply, err);
     const struct ab_value *v =
@@ -84,10 +95,12 @@ static const char *app_name(prepare_t *self, int64_t id, struct ab_error *err)
     name = ab_value_text(ab_value_get(v, "name"), NULL);
     if (name && ab_value_int(ab_value_get(v, "site_id"), 0) == self->o.site->id)
         return keep_app(self, id, name);
-    if (name || status == 404)
+    if (name || status == 404) {
         ab_fail(err, AB_EINVAL, "app %" PRId64 " is not one of this site's", id);
-    else
+    } else {
         err->code = AB_EUPSTREAM;
+        self->ask_ms = ab_now_ms() + AGAIN_MS;
+    }
     return NULL;
 }
 

@@ -125,6 +125,7 @@ int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
         .out = output,
         .err = output,
         .new_group = true,
+        .die_with_parent = true, /* besides the guard, who ends the whole group */
         .cpus = spec->cpus,
         .n_cpus = spec->n_cpus,
     };

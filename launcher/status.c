@@ -9,7 +9,6 @@
 #include "schema/json.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -36,12 +35,13 @@ struct status {
     pthread_t thread;
     bool running;
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    pthread_cond_t wake, done;
     struct update *first, **last;
     size_t n;
     int64_t first_at, newest_at;
     atomic_int ending, give_up;
-    int64_t end_at_ms;
+    bool finished; /* the thread has */
+    size_t lost;   /* updates that it could not deliver */
     int event;
     struct ids refused, refused_lease; /* in step */
 };
@@ -159,13 +159,28 @@ static void fresh_key(char key[AB_UUID_TEXT])
     ab_uuid_text(uuid, key);
 }
 
-static bool out_of_time(const status_t *self)
+static void wait_until(status_t *self, int64_t at_ms)
 {
-    return self->give_up || (self->ending && ab_now_ms() >= self->end_at_ms);
+    struct timespec ts = {.tv_sec = at_ms / 1000, .tv_nsec = at_ms % 1000 * 1000000};
+    pthread_cond_timedwait(&self->wake, &self->lock, &ts);
 }
 
-/* Until the batch is delivered, empty, or the time is over. Returns how many are left. */
-static size_t deliver(status_t *self, struct update **batch)
+static void pause_before_retry(status_t *self, int failures)
+{
+    int64_t until = ab_now_ms() + ab_backoff_ms(failures, 200, 5000);
+    pthread_mutex_lock(&self->lock);
+    while (!self->give_up && ab_now_ms() < until)
+        wait_until(self, until);
+    pthread_mutex_unlock(&self->lock);
+}
+
+enum outcome {
+    DELIVERED,  /* or refused */
+    ONE_BY_ONE, /* something in it is refused, and the centre does not say what */
+    OUT_OF_TIME
+};
+
+static enum outcome deliver(status_t *self, struct update **batch)
 {
     char key[AB_UUID_TEXT];
     fresh_key(key);
@@ -174,30 +189,32 @@ static size_t deliver(status_t *self, struct update **batch)
         struct ab_error err = {0};
         int status = patch(self, *batch, key, &reply, &err);
         if (status >= 200 && status < 300)
-            return 0;
+            return DELIVERED;
         if (status >= 400 && status < 500 && status != 401 && status != 408 && status != 429) {
             if (!drop_named(self, batch, &reply)) {
                 if (!(*batch)->next)
                     refuse(self, batch, err.text);
                 else
-                    return 1; /* the caller sends them one by one */
+                    return ONE_BY_ONE;
             }
             fresh_key(key); /* another body is another request */
             continue;
         }
         ab_log(AB_WARN, "status.delayed", AB_KV("code", status), AB_KV("error", err.text));
-        if (out_of_time(self))
-            return 1;
-        (void)poll(NULL, 0, (int)ab_backoff_ms(failures++, 200, 5000));
+        if (self->give_up)
+            return OUT_OF_TIME;
+        pause_before_retry(self, failures++);
     }
-    return 0;
+    return DELIVERED;
 }
 
-static size_t count(const struct update *u)
+static size_t free_all(struct update *u)
 {
     size_t n = 0;
-    for (; u; u = u->next)
-        n++;
+    for (struct update *next; u; u = next, n++) {
+        next = u->next;
+        update_free(u);
+    }
     return n;
 }
 
@@ -205,25 +222,17 @@ static size_t count(const struct update *u)
 static size_t send_batch(status_t *self, struct update *batch)
 {
     size_t lost = 0;
-    if (deliver(self, &batch) > 0 && !out_of_time(self)) {
-        while (batch) {
-            struct update *one = batch;
-            batch = one->next;
-            one->next = NULL;
-            if (deliver(self, &one) > 0)
-                lost += count(one);
-            if (one)
-                update_free(one);
-        }
-        return lost;
+    enum outcome all = deliver(self, &batch);
+    while (all == ONE_BY_ONE && batch) {
+        struct update *one = batch;
+        batch = one->next;
+        one->next = NULL;
+        bool over = deliver(self, &one) == OUT_OF_TIME;
+        size_t n = free_all(one);
+        lost += over ? n : 0;
     }
-    while (batch) {
-        struct update *u = batch;
-        batch = u->next;
-        lost += out_of_time(self);
-        update_free(u);
-    }
-    return lost;
+    size_t left = free_all(batch);
+    return lost + (all == OUT_OF_TIME ? left : 0);
 }
 
 /* ---------------------------------------------------------------- the thread */
@@ -231,7 +240,6 @@ static size_t send_batch(status_t *self, struct update *batch)
 static void *live(void *arg)
 {
     status_t *self = arg;
-    size_t lost = 0;
     pthread_mutex_lock(&self->lock);
     for (;;) {
         while (!self->first && !self->ending)
@@ -242,20 +250,22 @@ static void *live(void *arg)
         if (due > self->first_at + LONGEST_MS)
             due = self->first_at + LONGEST_MS;
         if (!self->ending && self->n < MOST && now < due) {
-            struct timespec ts = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
-            pthread_cond_timedwait(&self->wake, &self->lock, &ts);
+            wait_until(self, due);
             continue;
         }
         size_t n = 0;
         struct update *batch = take_batch(self, &n);
         pthread_mutex_unlock(&self->lock);
-        lost += send_batch(self, batch);
+        size_t lost = send_batch(self, batch);
         pthread_mutex_lock(&self->lock);
-        if (out_of_time(self))
+        self->lost += lost;
+        if (self->give_up)
             break;
     }
+    self->finished = true;
+    pthread_cond_signal(&self->done);
     pthread_mutex_unlock(&self->lock);
-    return (void *)(uintptr_t)lost; // NOLINT: a count, not an address
+    return NULL;
 }
 
 status_t *status_new(const struct ab_client_file *file, struct ab_error *err)
@@ -268,6 +278,7 @@ status_t *status_new(const struct ab_client_file *file, struct ab_error *err)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&self->wake, &attr);
+    pthread_cond_init(&self->done, &attr);
     pthread_condattr_destroy(&attr);
     self->last = &self->first;
     self->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -297,6 +308,21 @@ bool status_refused(status_t *self, int64_t *job, int *lease)
     return any;
 }
 
+static void finish_thread(status_t *self, int64_t timeout_ms)
+{
+    int64_t end = ab_now_ms() + timeout_ms;
+    struct timespec ts = {.tv_sec = end / 1000, .tv_nsec = end % 1000 * 1000000};
+    pthread_mutex_lock(&self->lock);
+    self->ending = 1;
+    pthread_cond_signal(&self->wake);
+    while (!self->finished && ab_now_ms() < end)
+        pthread_cond_timedwait(&self->done, &self->lock, &ts);
+    self->give_up = 1; /* ends a call within a second */
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->lock);
+    pthread_join(self->thread, NULL);
+}
+
 size_t status_end(status_t **self_p, int64_t timeout_ms)
 {
     status_t *self = *self_p;
@@ -304,23 +330,13 @@ size_t status_end(status_t **self_p, int64_t timeout_ms)
     if (!self)
         return 0;
     if (self->running) {
-        void *result = NULL;
-        pthread_mutex_lock(&self->lock);
-        self->end_at_ms = ab_now_ms() + timeout_ms;
-        self->ending = 1;
-        pthread_cond_signal(&self->wake);
-        pthread_mutex_unlock(&self->lock);
-        pthread_join(self->thread, &result);
-        lost = (size_t)(uintptr_t)result;
+        finish_thread(self, timeout_ms);
+        lost = self->lost;
     }
-    while (self->first) {
-        struct update *u = self->first;
-        self->first = u->next;
-        update_free(u);
-        lost++;
-    }
+    lost += free_all(self->first);
     pthread_mutex_destroy(&self->lock);
     pthread_cond_destroy(&self->wake);
+    pthread_cond_destroy(&self->done);
     ab_api_destroy(&self->api);
     ab_close(&self->event);
     ids_free(&self->refused);

@@ -21,7 +21,7 @@
 
 #define ALIVE_MS 15000 /* the centre hears of us at least this often */
 #define CANCEL_AGAIN_MS 10000
-#define STOP_MS 4500
+#define STOP_MS 5500 /* a launcher reports and gives back in that time */
 #define TEMPLATE_MAX 65536
 #define UPDATES_MAX 1000
 #define MISSES 2 /* cycles in a row before a job that no history knows is over */

@@ -72,6 +72,14 @@ def command_line(pid):
         return "(gone)"
 
 
+def comm(pid):
+    """The name that a process goes by."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return "(gone)"
+
+
 class Centre:
     def __init__(self, folder, gateways=1, replicas=None, settings=None, env=None, patient=False):
         """patient: calls are made again, under the same Idempotency-Key, while the centre is away, as every client of ours does."""
@@ -300,10 +308,11 @@ class Site:
         return [p for p in self.processes(f"abies-module-{name}") if len(command_line(p).split()) == 1]
 
     def launchers(self):
-        return [p for p in self.processes("abies-launcher ") if " worker " not in command_line(p)]
+        """The heads: not their guards and node workers."""
+        return [p for p in self.processes("abies-launcher ") if " worker " not in command_line(p) and comm(p) == "abies-launcher"]
 
     def workers(self):
-        return [p for p in self.processes("abies-launcher worker ")]
+        return [p for p in self.processes("abies-launcher worker ") if comm(p) == "abies-launcher"]
 
 
 def temporary_folder(name):
