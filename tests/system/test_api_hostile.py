@@ -39,7 +39,7 @@ class World:
             "site_id": self.site["id"], "app_id": self.app["id"], "app_ids": [self.app["id"]], "parent_ids": [], "workdir": "@new@/x", "TokenCreate.scope": "user", "TokenCreate.site_id": None,
             "BatchJobCreate.partitions": [{"job_mode": "mpi", "num_nodes": 1, "filter_tags": {"a": "b"}}], "lease": None, "state_timestamp": "2026-01-02T03:04:05", "JobTransfer.location_alias": "lab",
             "JobTransfer.path": "/x/y", "AppParameter.default": None, "AppParameter.required": True, "states": ["PREPROCESSED"], "max_num_jobs": 3, "Heartbeat.jobs": [1, 2],
-            "backfill_windows": {"q": [{"num_nodes": 1, "wall_time_min": 5}]}, "filter_tags": {}, "max_aggregate_nodes": 2.5, "transfer_locations": {"lab": "rsync://lab.example/x"},
+            "backfill_windows": {"q": [{"num_nodes": 1, "wall_time_min": 5}]}, "filter_tags": {}, "max_aggregate_nodes": 2.5, "JobArray.workdir": "@new@/{{n}}", "JobArray.parameters": {"n": [1, 2]}, "transfer_locations": {"lab": "rsync://lab.example/x"},
         }
         self.refill()
 
@@ -56,7 +56,8 @@ class World:
         expect(t.put(f"/apps/{self.app['id']}", {"site_id": self.site["id"], "transfers": {"data": {"required": True, "direction": "in", "local_path": "d"}}}), 200)
         (job,) = t.jobs(self.app, transfers={"data": {"location_alias": "lab", "path": "/x"}})
         known["batch_job_id"] = t.batch_job(self.site)["id"]
-        known["JobCreate.transfers"] = {"data": {"location_alias": "lab", "path": "/x/y"}}
+        known["JobCreate.transfers"] = known["JobTemplate.transfers"] = {"data": {"location_alias": "lab", "path": "/x/y"}}
+        known.update({"JobArray.parameters": {"n": [1]}, "JobArray.workdir": f"w{job['id']}/{{{{n}}}}"})
         token = expect(t.post("/auth/tokens", {"name": "x"}), 201)
         known["refresh_token"] = token.get("refresh_token") or "x"
         self.ids = {"sites": self.site["id"], "apps": self.app["id"], "jobs": job["id"], "batch-jobs": known["batch_job_id"], "transfers": t.ids("/transfers/", job_id=job["id"])[0],

@@ -55,20 +55,27 @@ class First:
                     "transfers": t.ids("/transfers/")[0], "tokens": self.token["id"], "scheduler": 876543, "events": t.ids("/events/")[0]}
 
     def everything(self):
-        """All that a first tenant could see of a change, times included."""
-        t = self.t
-        lists = {p: t.page(p) for p in ("/sites/", "/apps/", "/jobs/", "/events/", "/batch-jobs/", "/transfers/", "/sessions/")}
-        tokens = [{k: v for k, v in x.items() if k != "last_used"} for x in expect(t.get("/auth/tokens"), 200)]
-        return json.dumps([lists, tokens, t.read(f"/sites/{self.site['id']}/backlog")], sort_keys=True)
+        """All that a first tenant could see of a change at its site, times included."""
+        t, site = self.t, self.site["id"]
+        lists = [t.page(p, site_id=site) for p in ("/apps/", "/jobs/", "/batch-jobs/", "/transfers/")]
+        lists.append(t.page("/events/", *[("job_id", j["id"]) for j in lists[1]["results"]]))
+        lists.append([s for s in t.page("/sessions/")["results"] if s["site_id"] == site])
+        lists.append([t.read(f"/sites/{site}"), t.read(f"/sites/{site}/backlog")])
+        lists.append([{k: v for k, v in x.items() if k != "last_used"} for x in expect(t.get("/auth/tokens"), 200) if x["name"] == WORD])
+        return json.dumps(lists, sort_keys=True)
 
 
 class Second:
-    def __init__(self, centre):
-        t = self.t = Tenant(centre)
+    """Another user; or, with `owner`, an agent of the same user that may see one other site only."""
+
+    def __init__(self, centre, owner=None):
+        t = self.t = owner or Tenant(centre)
         self.site = t.site(name="mine", path="/mine", transfer_locations={"lab": "rsync://lab"})
         self.app = t.app(self.site, name="mine", transfers={"data": {"required": True, "direction": "in", "local_path": "d"}})
         self.job = t.job(self.app, transfers={"data": {"location_alias": "lab", "path": "/x"}})
         self.batch_job = t.batch_job(self.site)
+        if owner:
+            self.t = t.twin(expect(t.post("/auth/tokens", {"name": "agent", "scope": "site", "site_id": self.site["id"]}), 201)["access_token"])
         self.refresh()
 
     def refresh(self):
@@ -77,7 +84,7 @@ class Second:
                     "transfers": self.t.ids("/transfers/")[0], "tokens": 0}
         self.known = {"site_id": self.site["id"], "app_id": self.app["id"], "app_ids": [self.app["id"]], "parent_ids": [], "workdir": unique("w"), "batch_job_id": None, "lease": None,
                       "name": unique("N"), "SiteCreate.path": "/x", "SiteUpdate.path": "/x", "TokenCreate.scope": "site", "TokenCreate.site_id": self.site["id"], "state_timestamp": None,
-                      "JobCreate.transfers": {}, "BatchJobCreate.partitions": None, "AppParameter.default": None, "AppParameter.required": True, "retry": None, "transfer_locations": {"lab": "rsync://lab"},
+                      "JobCreate.transfers": {}, "JobTemplate.transfers": {}, "JobArray.workdir": unique("w") + "/{{n}}", "JobArray.parameters": {"n": [1, 2]}, "JobTemplate.transfers": {}, "JobArray.parameters": {"n": [1]}, "JobArray.workdir": unique("w") + "/{{n}}", "BatchJobCreate.partitions": None, "AppParameter.default": None, "AppParameter.required": True, "retry": None, "transfer_locations": {"lab": "rsync://lab"},
                       "JobPatch.id": self.job["id"], "BatchJobPatch.id": self.batch_job["id"], "TransferPatch.id": self.ids["transfers"], "states": ["PREPROCESSED", "RESTART_READY", "RUNNING", "STAGED_IN"],
                       "max_num_jobs": 100, "filter_tags": {}, "max_aggregate_nodes": None, "max_wall_time_min": None, "max_nodes_per_job": None, "backfill_windows": {}, "jobs": []}
 
@@ -93,8 +100,13 @@ def first(api_centre):
 
 
 @pytest.fixture(scope="module")
-def second(api_centre):
+def stranger(api_centre):
     return Second(api_centre)
+
+
+@pytest.fixture(scope="module", params=["another user", "an agent of another site"])
+def second(request, api_centre, first, stranger):
+    return stranger if request.param == "another user" else Second(api_centre, first.t)
 
 
 @pytest.fixture
@@ -138,6 +150,11 @@ def pair(first, second):
     return Pair(first, second)
 
 
+def denied(r, second):
+    """An agent's token may not do some things at all."""
+    return r.status_code == 403 and second.t.name == WORD
+
+
 def body_of(route, second):
     return example(route.doc, route.body, second.known) if route.body and route.content_type == "application/json" else None
 
@@ -153,7 +170,7 @@ def test_foreign_numbers_in_paths_look_absent(doc, first, second, pair, unchange
         second.refresh()
         body = body_of(route, second)
         r = pair.compare(route, "id", first.ids[kind_of(route)], ABSENT, lambda n: second.t.call(route.method, route.path.replace("{id}", str(n)), json=body))
-        assert r.status_code == (400 if route.name == "job.update" else 404), f"{route}: {r.status_code} {r.text}"
+        assert r.status_code == (400 if route.name == "job.update" else 404) or denied(r, second), f"{route}: {r.status_code} {r.text}"
     assert pair.asked > 30
 
 
@@ -184,7 +201,9 @@ def test_foreign_values_in_filters_match_nothing(doc, first, second, pair, uncha
             second.refresh()
             body = body_of(route, second)
             r = pair.compare(route, p["name"], *values, lambda v: second.t.call(route.method, own_path(route, second), json=body, params={p["name"]: v}))
-            assert r.status_code == route.success, r.text
+            assert r.status_code == route.success or denied(r, second), r.text
+            if r.status_code == 403:
+                continue
             if route.method == "GET":
                 assert {k: r.json()[k] for k in ("count", "results")} == {"count": 0, "results": []}
             elif route.method == "PUT":
@@ -227,6 +246,8 @@ def test_foreign_numbers_in_bodies_look_absent(doc, first, second, pair, unchang
             seen.add((route.name, way[-1]))
             r = pair.compare(route, "/".join(map(str, way)), first.ids[kind], ABSENT,
                              lambda n: second.t.call(route.method, own_path(route, second), json=put_in(body, way, [n] if many else n)))
+            if denied(r, second):
+                continue
             if way[-1] in FILTERS:
                 assert r.status_code == 200 and r.json() in ([], {**r.json(), "lost": [first.ids[kind]], "cancel": []} if isinstance(r.json(), dict) else []), r.text
             else:
@@ -253,7 +274,7 @@ def test_lists_hold_ones_own_rows_only(first, second, unchanged):
     for path in ("/sites/", "/apps/", "/jobs/", "/events/", "/batch-jobs/", "/transfers/", "/sessions/"):
         page = second.t.page(path)
         assert page["count"] == len(page["results"]) > 0 and WORD not in json.dumps(page)
-    assert WORD not in second.t.get("/auth/tokens").text
+    assert WORD not in second.t.get("/auth/tokens").text.replace(second.t.name, "")
     page = expect(second.t.get("/events/", params={"since": "0-0", "limit": 1000}), 200)
     assert WORD not in json.dumps(page) and first.job["id"] not in {e["job_id"] for e in page["results"]}
 
@@ -270,25 +291,25 @@ def test_changes_without_a_filter_reach_ones_own_rows_only(api_centre, unchanged
     expect(t.delete(f"/sites/{third.site['id']}"), 204)
 
 
-def test_names_are_ones_own(first, second, unchanged):
+def test_names_are_ones_own(stranger, unchanged):
     """A name that somebody else has is free, and what is made with it is mine."""
-    t = second.t
+    t = stranger.t
     site = t.site(name=WORD, path=f"/{WORD}")
     app = t.app(site, name=WORD)
     assert t.ids("/sites/", name=WORD) == [site["id"]] and t.ids("/apps/", site_name=WORD) == [app["id"]]
     expect(t.delete(f"/sites/{site['id']}"), 204)
 
 
-def test_idempotency_keys_are_ones_own(first, second):
+def test_idempotency_keys_are_ones_own(first, stranger):
     key = {"Idempotency-Key": unique("shared")}
     body = {"name": unique("same"), "path": "/x"}
-    mine, theirs = (expect(t.post("/sites/", body, headers=key), 201) for t in (first.t, second.t))
+    mine, theirs = (expect(t.post("/sites/", body, headers=key), 201) for t in (first.t, stranger.t))
     assert mine["id"] != theirs["id"]
-    again = second.t.post("/sites/", body, headers=key)
+    again = stranger.t.post("/sites/", body, headers=key)
     assert again.headers["idempotent-replayed"] == "true" and again.json()["id"] == theirs["id"]
-    other = second.t.post("/apps/", {"site_id": theirs["id"], "name": "x", "serialized_class": "", "source_code": ""}, headers=key)
+    other = stranger.t.post("/apps/", {"site_id": theirs["id"], "name": "x", "serialized_class": "", "source_code": ""}, headers=key)
     assert other.status_code == 422 and str(mine["id"]) not in other.text
-    for t, row in ((first.t, mine), (second.t, theirs)):
+    for t, row in ((first.t, mine), (stranger.t, theirs)):
         expect(t.delete(f"/sites/{row['id']}"), 204)
 
 
@@ -300,6 +321,6 @@ def test_a_location_or_slot_of_a_foreign_app_is_unknown(first, second, pair, unc
         assert r.status_code == 400
 
 
-def test_another_tenants_token_id_cannot_be_revoked(first, second):
-    expect(second.t.delete(f"/auth/tokens/{first.token['id']}"), 404)
+def test_another_tenants_token_id_cannot_be_revoked(first, stranger):
+    expect(stranger.t.delete(f"/auth/tokens/{first.token['id']}"), 404)
     expect(first.t.anonymous("GET", "/sites/", token="Bearer " + first.token["access_token"]), 200)
