@@ -23,7 +23,7 @@
 
 struct sign_in {
     const char *url, *ca_file, *proxy, *username, *password_file;
-    bool force, json;
+    bool force, json, device;
     ab_arena_t *arena;
 };
 
@@ -148,6 +148,48 @@ static void say_done(const struct sign_in *o, const struct ab_client_file *file,
         AB_OPT_TEXT(0, "proxy", &(o).proxy, "URL", "HTTPS proxy; empty for none"),                 \
         AB_OPT_FLAG('j', "json", &(o).json, "print JSON")
 
+/* Who names a user or a file means a password; else what the centre offers first. */
+static int choose_way(const struct sign_in *o, const struct ab_client_file *file, bool *on_device,
+                      struct ab_error *err)
+{
+    struct account_ways ways;
+    *on_device = false;
+    if (account_how(file, &ways, err) < 0)
+        return -1;
+    bool by_password = o->username || o->password_file;
+    if (o->device ? !ways.device : by_password ? !ways.password : !ways.device && !ways.password)
+        return ab_fail(err, AB_EINVAL, "%s takes no log-in %s", file->api_root,
+                       o->device     ? "on another device: leave out --device"
+                       : by_password ? "by password: leave out --username and --password-file"
+                                     : "from a terminal");
+    *on_device = o->device || (!by_password && ways.device);
+    return 0;
+}
+
+static void show_device(void *arg, const struct account_device *device)
+{
+    (void)arg;
+    fputs("To log in, open this address in a browser, on any machine:\n\n  ", stderr);
+    print_clean(stderr, device->complete ? device->complete : device->where);
+    fputs("\n\nOr open  ", stderr);
+    print_clean(stderr, device->where);
+    fputs("  and type the code\n\n  ", stderr);
+    print_clean(stderr, device->code);
+    fprintf(stderr, "\n\nWaiting for that, for at most %.0f min (Ctrl-C gives up).\n",
+            device->minutes < 1 ? 1 : device->minutes);
+}
+
+static int sign_in_device(const struct sign_in *o, struct ab_client_file *file,
+                          struct ab_error *err)
+{
+    const struct ab_value *user;
+    if (account_login_device(file, show_device, NULL, err) < 0 || save(o, file, err) < 0
+        || me(file, o->arena, &user, err) < 0)
+        return -1;
+    say_done(o, file, "logged in", ab_value_text(ab_value_get(user, "username"), "?"));
+    return 0;
+}
+
 static int sign_in(struct sign_in *o, struct ab_error *err)
 {
     AB_AUTO(ab_client_file_free) struct ab_client_file file = {0};
@@ -160,6 +202,11 @@ static int sign_in(struct sign_in *o, struct ab_error *err)
         say_done(o, &file, "already logged in", ab_value_text(ab_value_get(user, "username"), "?"));
         return 0;
     }
+    bool on_device;
+    if (choose_way(o, &file, &on_device, err) < 0)
+        return -1;
+    if (on_device)
+        return sign_in_device(o, &file, err);
     const char *name = o->username ? o->username : ask_line(o->arena, "User name", false, err);
     if (!name || get_password(o, false, &password, err) < 0
         || account_login(&file, name, password, err) < 0 || save(o, &file, err) < 0)
@@ -175,11 +222,16 @@ int cmd_login(int argc, char **argv, struct ab_error *err)
     const struct ab_opt options[] = {
         LOGIN_OPTIONS(o),
         AB_OPT_FLAG('f', "force", &o.force, "log in again though there is a valid login"),
+        AB_OPT_FLAG('d', "device", &o.device,
+                    "agree in a browser on any machine [if the centre offers it]"),
         {0},
     };
     int rc = ab_opt_parse(
         "abies login", "[URL] [OPTIONS]",
-        "Log in to a centre.\n\nThe login is kept in ~/.abies/client.yml (ABIES_CLIENT_PATH), "
+        "Log in to a centre.\n\nWhere the centre works with the sign-in of your facility, this "
+        "shows an "
+        "address and a code for a browser on\nany machine; with --username it asks for a password "
+        "instead.\n\nThe login is kept in ~/.abies/client.yml (ABIES_CLIENT_PATH), "
         "readable by you alone, and renewed by "
         "itself.\nA centre of your own on this machine needs no login: see `abies up`.",
         options, &argc, &argv, err);

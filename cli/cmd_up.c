@@ -265,6 +265,10 @@ int cmd_up(int argc, char **argv, struct ab_error *err)
     if (mine < 0)
         return -1;
     bool all_ready;
+    if (mine == 2)
+        fprintf(
+            stderr,
+            "people sign in elsewhere and come here without a password: `abies login` does that\n");
     if (mine == 0)
         fprintf(stderr,
                 "your client file points to another centre and was left alone; to use this one:\n"

@@ -94,8 +94,10 @@ int local_user_make(const struct centre *centre, struct ab_error *err)
                                        .retry_count = RETRY_COUNT};
     free(file.api_root);
     file.api_root = strdup(centre_url(centre));
-    if (register_and_login(centre, &file, err) < 0 || make_parent(centre, path, err) < 0
-        || ab_client_file_save(&file, err) < 0)
+    struct account_ways ways;
+    if (account_how(&file, &ways, err) < 0
+        || (ways.password && register_and_login(centre, &file, err) < 0)
+        || make_parent(centre, path, err) < 0 || ab_client_file_save(&file, err) < 0)
         return -1;
-    return 1;
+    return ways.password ? 1 : 2;
 }

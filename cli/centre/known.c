@@ -73,8 +73,9 @@ static int names_of(const struct centre *self, const char *program, const char *
     char *rest = output.data, *line;
     while ((line = strsep(&rest, "\n")) && *n < NAMES_MAX) {
         size_t len = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
-        if (len > 0 && line[len] == ':')
-            names[(*n)++] = ab_strndup(self->arena, line, len);
+        if (len > 0 && line[len] == ':') /* of a secret it is the name of its file */
+            names[(*n)++] = ab_printf(self->arena, "%.*s%s", (int)len, line,
+                                      ab_str_ends(line, ", a secret") ? "_file" : "");
     }
     return 0;
 }

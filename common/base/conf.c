@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define SECRET_MAX ((size_t)64 << 10)
+#define SECRET_MARK ", a secret" /* `abies up` reads it */
 
 struct entry {
     const struct ab_setting *setting;
@@ -430,6 +431,7 @@ void ab_conf_print(const ab_conf_t *self)
                             : e->setting->type == AB_CONF_SECRET ? "********"
                                                                  : e->value;
         int n = printf("%s: %s", e->setting->name, shown);
-        printf("%*s# %s\n", n < 48 ? 48 - n : 1, "", e->origin);
+        printf("%*s# %s%s\n", n < 48 ? 48 - n : 1, "", e->origin,
+               e->setting->type == AB_CONF_SECRET ? SECRET_MARK : "");
     }
 }

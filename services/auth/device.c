@@ -26,7 +26,6 @@
 
 /* No vowels, so that no words come out, and no Y. */
 static const char letters[] = "BCDFGHJKLMNPQRSTVWXZ";
-#define LETTERS 20
 
 int device_check(const ab_conf_t *conf, struct ab_error *err)
 {
@@ -42,15 +41,10 @@ int device_check(const ab_conf_t *conf, struct ab_error *err)
 
 /* ---- codes */
 
-/* Each letter as likely as any other. */
 static void make_user_code(char out[DEVICE_USER_CODE])
 {
-    for (int i = 0; i < 9; i++) {
-        uint8_t byte = 255;
-        while (i != 4 && byte >= 256 / LETTERS * LETTERS)
-            ab_random(&byte, 1);
-        out[i] = i == 4 ? '-' : letters[byte % LETTERS];
-    }
+    for (int i = 0; i < 9; i++)
+        out[i] = i == 4 ? '-' : letters[ab_random_below(sizeof(letters) - 1)];
     out[9] = '\0';
 }
 

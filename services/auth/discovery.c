@@ -11,7 +11,6 @@
 
 enum {
     KEEP_MS = 3600 * 1000,
-    YOUNG_MS = 10 * 1000, /* keys are not asked for more often, whatever tokens name */
     ANSWER_MAX = 256 * 1024,
     CONNECT_MS = 3000,
 };
@@ -229,11 +228,11 @@ const struct key_set *discovery_set(const struct shared_keys *self)
     return self->set;
 }
 
-static struct shared_keys *hold_kept(int64_t younger_than_ms)
+static struct shared_keys *hold_kept(void)
 {
     struct shared_keys *keys = NULL;
     pthread_mutex_lock(&kept.lock);
-    if (kept.keys && ab_now_ms() - kept.keys_ms < younger_than_ms) {
+    if (kept.keys && ab_now_ms() - kept.keys_ms < KEEP_MS) {
         keys = kept.keys;
         keys->holders++;
     }
@@ -275,7 +274,7 @@ static struct key_set *fetch_keys(struct talk *talk, const char *url, struct ab_
 struct shared_keys *discovery_keys(struct talk *talk, const struct provider_info *info, bool fresh,
                                    struct ab_error *err)
 {
-    struct shared_keys *keys = hold_kept(fresh ? YOUNG_MS : KEEP_MS);
+    struct shared_keys *keys = fresh ? NULL : hold_kept();
     if (keys)
         return keys;
     struct key_set *set = fetch_keys(talk, info->jwks, err);

@@ -27,8 +27,9 @@ struct provider_info {
 int discovery_find(struct ab_call *call, struct talk *talk, struct provider_info *out,
                    struct ab_error *err);
 
-/* The provider's keys, held until discovery_release; `fresh`: newer than what is kept, if that is
- * not too young. NULL and err. */
+/* The provider's keys, held until discovery_release; `fresh`: not those that are kept. NULL and
+ * err.
+ */
 struct shared_keys;
 struct shared_keys *discovery_keys(struct talk *talk, const struct provider_info *info, bool fresh,
                                    struct ab_error *err);

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "crypt/crypt.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,8 +137,11 @@ static int check_signature(const struct ab_value *header, const char *text,
             == 0)
             return 0;
     }
-    if (found)
-        return refuse(err, "its signature is wrong");
+    if (found) {
+        (void)refuse(err, "its signature is wrong");
+        snprintf(err->kind, sizeof(err->kind), "unknown_key"); /* its name may have a new key */
+        return -1;
+    }
     return ab_fail_kind(
         err, AB_EDENIED, "unknown_key",
         "the provider's id token is signed with a key that the provider does not list");

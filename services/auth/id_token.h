@@ -31,8 +31,8 @@ struct id_expect {
     int64_t now;              /* unix seconds */
 };
 
-/* Its claims, or NULL: AB_EDENIED, with kind "unknown_key" when none of the keys is the one that it
- * names (the provider may have new ones). */
+/* Its claims, or NULL: AB_EDENIED, with kind "unknown_key" when none of the keys signed it (the
+ * provider may have new ones). `err` is not NULL. */
 const struct ab_value *id_token_check(ab_arena_t *arena, const char *text,
                                       const struct key_set *keys, const struct id_expect *expect,
                                       struct ab_error *err);
