@@ -99,6 +99,7 @@ static int check_batch_jobs(struct ab_call *call, const struct job *items, size_
     place_sort(wanted, m);
     struct ab_ids ids = place_ids(call, wanted, m);
     ab_bind_ids(call, "batch_ids", ids.v, ids.n);
+    ab_bind_int(call, "token_site", call->token_site);
     PGresult *there = ab_run(call, &SQL_job_batch_jobs, err);
     if (!there)
         return -1;

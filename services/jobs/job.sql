@@ -21,7 +21,7 @@ ORDER  BY w.id;
 -- name: job_batch_jobs
 -- Jobs keep no foreign key: the batch jobs named must be there, and stay until COMMIT.
 SELECT id FROM batch_jobs
-WHERE  id = ANY (:batch_ids::bigint[]) AND owner_id = :owner_id
+WHERE  id = ANY (:batch_ids::bigint[]) AND owner_id = :owner_id AND (:token_site::bigint = 0 OR site_id = :token_site)
 ORDER  BY id
 FOR    KEY SHARE;
 

@@ -88,6 +88,14 @@ class Tenant:
         self.token = self.http.headers["Authorization"].split()[1]
         self.root = centre.root
 
+    def twin(self, token=None):
+        """The same user with a connection (and perhaps a token) of its own."""
+        other = Tenant.__new__(Tenant)
+        other.__dict__.update(self.__dict__)
+        other.token = token or self.token
+        other.http = self.centre.session(other.token)
+        return other
+
     def call(self, method, path, timeout=60, **kw):
         return self.http.request(method, self.root + path, timeout=timeout, allow_redirects=False, **kw)
 

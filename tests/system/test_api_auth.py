@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from api import ABSENT, NAIVE, Tenant, documented_error, expect, issues, unique
+from openapi import example, routes
 
 MISSING = ("value_error.missing", "field required")
 FORM = "application/x-www-form-urlencoded"
@@ -28,14 +29,6 @@ def login(t, **form):
 @pytest.fixture(scope="module")
 def t(api_centre):
     return Tenant(api_centre)
-
-
-def holder(t, token):
-    """The same user with another token."""
-    other = Tenant.__new__(Tenant)
-    other.__dict__.update(t.__dict__)
-    other.http, other.token = t.centre.session(token), token
-    return other
 
 
 def test_the_ways_to_sign_in_have_a_prefix(t):
@@ -117,7 +110,7 @@ def test_tokens_are_listed_and_revoked(t):
     assert made["scope"] == "user" and made["access_token"]
     listed = [x for x in expect(t.get("/auth/tokens"), 200) if x["id"] == made["id"]]
     assert listed and listed[0]["name"] == "script" and not listed[0].get("access_token") and not listed[0].get("refresh_token")
-    other = holder(t, made["access_token"])
+    other = t.twin(made["access_token"])
     expect(other.get("/sites/"), 200)
     expect(t.delete(f"/auth/tokens/{made['id']}"), 204)
     until = time.monotonic() + 10
@@ -131,7 +124,7 @@ def test_tokens_are_listed_and_revoked(t):
 
 def test_a_read_token_changes_nothing(t):
     site = t.site()
-    reader = holder(t, expect(t.post("/auth/tokens", {"name": "look", "scope": "read"}), 201)["access_token"])
+    reader = t.twin(expect(t.post("/auth/tokens", {"name": "look", "scope": "read"}), 201)["access_token"])
     expect(reader.get(f"/sites/{site['id']}"), 200)
     for r in (reader.post("/sites/", {"name": "x", "path": "/x"}), reader.put(f"/sites/{site['id']}", {}), reader.delete(f"/sites/{site['id']}"), reader.patch("/jobs/", []), reader.delete("/jobs/"),
               reader.post("/auth/tokens", {"name": "more"}), reader.get("/auth/tokens"), reader.put("/sessions/1")):
@@ -144,7 +137,7 @@ def test_a_site_token_sees_one_site_and_no_more(t):
     apps = t.app(mine), t.app(other)
     jobs = [t.job(a) for a in apps]
     batch_jobs = [t.batch_job(s) for s in (mine, other)]
-    agent = holder(t, expect(t.post("/auth/tokens", {"name": "agent", "scope": "site", "site_id": mine["id"]}), 201)["access_token"])
+    agent = t.twin(expect(t.post("/auth/tokens", {"name": "agent", "scope": "site", "site_id": mine["id"]}), 201)["access_token"])
     assert agent.ids("/sites/") == [mine["id"]] and agent.ids("/apps/") == [apps[0]["id"]] and agent.ids("/jobs/") == [jobs[0]["id"]] and agent.ids("/batch-jobs/") == [batch_jobs[0]["id"]]
     assert {e["job_id"] for e in agent.page("/events/")["results"]} == {jobs[0]["id"]}
     for path in (f"/sites/{other['id']}", f"/apps/{apps[1]['id']}", f"/jobs/{jobs[1]['id']}", f"/batch-jobs/{batch_jobs[1]['id']}", f"/sites/{other['id']}/backlog"):
@@ -158,6 +151,17 @@ def test_a_site_token_sees_one_site_and_no_more(t):
     expect(agent.delete("/jobs/"), 204)
     assert t.ids("/jobs/") == [jobs[1]["id"]]
     assert t.read(f"/jobs/{jobs[1]['id']}")["num_nodes"] == 1
+
+
+def test_a_read_token_may_do_no_more_than_read_on_any_route(t, api_centre):
+    reader = t.twin(expect(t.post("/auth/tokens", {"name": "look", "scope": "read"}), 201)["access_token"])
+    doc = api_centre.get("/openapi.json")
+    asked = [r for r in routes(doc) if r.security]
+    for route in asked:
+        r = reader.call(route.method, route.path.replace("{id}", str(ABSENT)), json=example(doc, route.body, {}) if route.body else None)
+        may = route.method == "GET" and not route.path.startswith("/auth/tokens")
+        assert (r.status_code != 403) == may, f"{route}: {r.status_code}"
+    assert len(asked) > 40
 
 
 @pytest.mark.parametrize("body, locs", [({}, {("body", "name")}), ({"name": "x", "scope": "god"}, {("body", "scope")}), ({"name": ""}, {("body", "name")}), ({"name": "x" * 101}, {("body", "name")})])

@@ -3,6 +3,7 @@ import asyncio
 import json
 import ssl
 import threading
+import time
 
 import pytest
 import websockets
@@ -111,6 +112,24 @@ def test_the_end_of_a_session_and_of_a_job_is_told(t, place, app):
     assert got[("delete", "session")] == {"id": session["id"]}
 
 
+def test_jobs_are_told_too(t, app):
+    """(Ours: the paper's system kept silent about them.)"""
+    rows = {}
+
+    def act():
+        rows["made"] = expect(t.post("/jobs/", [{"workdir": f"n/{i}", "app_id": app["id"]} for i in range(2)]), 201)
+        a, b = (j["id"] for j in rows["made"])
+        expect(t.patch("/jobs/", [{"id": a, "state": "PREPROCESSED", "num_nodes": 2}, {"id": b, "tags": {"k": "v"}}]), 200, 2)
+        expect(t.delete(f"/jobs/{a}"), 204)
+        expect(t.delete("/jobs/", params={"id": b}), 204)
+
+    got = [(m["action"], m["type"], m["data"]) for m in listen(t, act, 4)]
+    a, b = (j["id"] for j in rows["made"])
+    assert got[:2] == [("bulk-create", "job", rows["made"]), ("bulk-update", "job", [{"id": a, "state": "PREPROCESSED", "num_nodes": 2}, {"id": b, "tags": {"k": "v"}}])]
+    assert got[2] == ("bulk-delete", "job", {"ids": [a]})
+    assert got[3][:2] == ("bulk-delete", "job") and got[3][2]["ids"] == [b]
+
+
 def test_nobody_is_told_of_another_tenant(api_centre, t):
     other = Tenant(api_centre)
 
@@ -190,6 +209,14 @@ def test_a_subscriber_sees_each_change_once_and_in_order(t, app):
     assert all(e["site_id"] and e["app_id"] == app["id"] and "tags" not in e for e in got)
 
 
+def test_a_subscriber_stays_for_longer_than_a_handshake_may_take(t, app):
+    """Nothing happens for 12 s (the limit of a handshake is 10 s), then something does."""
+    stream = Stream(t, n=1)
+    time.sleep(12)  # time itself is what is tested
+    job = t.job(app)
+    assert [e["job_id"] for e in stream.result()] == [job["id"]]
+
+
 @pytest.mark.parametrize("filter_of", ["site_id", "app_id", "job_id", "state", "tags"])
 def test_each_filter_of_the_stream(t, place, app, filter_of):
     elsewhere = t.site()
@@ -223,11 +250,9 @@ def test_a_subscriber_resumes_without_gap_or_repeat(t, app):
     writers = []
 
     def write(mine):
-        o = Tenant.__new__(Tenant)
-        o.__dict__.update(t.__dict__)
-        o.http = t.centre.session(t.token)
+        own = t.twin()
         for s in states:
-            o.set_state(mine, s)
+            own.set_state(mine, s)
 
     for n in range(2):
         writers.append(threading.Thread(target=write, args=(jobs[n::2],)))

@@ -354,6 +354,40 @@ def test_cancel_ends_what_waits_and_needs_a_filter(fresh):
     assert expect(fresh.post(f"/jobs/{ABSENT}/cancel", {}), 404)["error"] == "Not found"
 
 
+def test_an_array_makes_one_job_for_each_combination(fresh):
+    app = fresh.app(fresh.site())
+    body = {"template": {"app_id": app["id"], "tags": {"sweep": "1"}, "parameters": {"k": "x"}}, "workdir": "s/{{a}}-{{b}}", "parameters": {"a": [1, 2], "b": ["p", "q"]}}
+    got = expect(fresh.post("/jobs/array", body), 201)
+    jobs = fresh.page("/jobs/", tags="sweep:1")["results"]
+    assert got == {"count": 4, "ids": [j["id"] for j in jobs]}
+    assert [(j["workdir"], j["parameters"]) for j in jobs] == [(f"s/{a}-{b}", {"k": "x", "a": a, "b": b}) for a in (1, 2) for b in "pq"]
+    assert expect(fresh.post("/jobs/array", {**body, "combine": "zip", "workdir": "z/{{a}}{{b}}"}), 201)["count"] == 2
+    for wrong in ({"workdir": "same"}, {"parameters": {"a": []}}, {"parameters": {"a": 1}}, {"combine": "zip", "parameters": {"a": [1], "b": [1, 2]}}, {"parameters": {"a": list(range(400)), "b": list(range(400))}}):
+        r = fresh.post("/jobs/array", {**body, **wrong})
+        assert r.status_code in (400, 422), f"{wrong}: {r.status_code} {r.text[:300]}"
+        documented_error(r)
+    assert fresh.page("/jobs/")["count"] == 6
+
+
+def test_a_job_says_why_it_does_not_run(fresh):
+    app = fresh.app(fresh.site(), transfers=SLOTS)
+    parent = fresh.job(app)
+    child = fresh.job(app, parent_ids=[parent["id"]])
+    wet = fresh.job(app, transfers={"input": {"location_alias": "lab", "path": "/x"}})
+    ready = fresh.job(app)
+    fresh.set_state(ready, "PREPROCESSED")
+
+    def codes(job):
+        got = fresh.read(f"/jobs/{job['id']}/explain")
+        assert set(got) == {"id", "state", "reasons"} and all(set(r) == {"code", "text", "ids"} for r in got["reasons"])
+        return {r["code"]: r["ids"] for r in got["reasons"]}
+
+    assert codes(child)["parents"] == [parent["id"]] and "transfers" in codes(wet) and "no_allocation" in codes(ready)
+    fresh.set_state(parent, "JOB_FINISHED")
+    assert "done" in codes(parent)
+    assert expect(fresh.get(f"/jobs/{ABSENT}/explain"), 404)["error"] == "Not found"
+
+
 # ------------------------------------------------------------------ batch jobs
 
 def test_a_batch_job_has_defaults_and_every_field_comes_back(tenant, site):
@@ -412,6 +446,7 @@ def test_a_patch_of_batch_jobs_answers_in_the_order_of_ids_and_the_last_item_win
     a, b = tenant.batch_job(site), tenant.batch_job(site)
     got = expect(tenant.patch("/batch-jobs/", [{"id": b["id"], "scheduler_id": 2}, {"id": a["id"], "scheduler_id": 1}, {"id": b["id"], "scheduler_id": 3}]), 200)
     assert [(x["id"], x["scheduler_id"]) for x in got] == [(a["id"], 1), (b["id"], 3)]
+    assert got == [tenant.read(f"/batch-jobs/{x['id']}") for x in (a, b)]
     body = expect(tenant.patch("/batch-jobs/", [{"id": a["id"], "scheduler_id": 5}, {"id": ABSENT}]), 400)
     assert isinstance(body["detail"], str) and tenant.read(f"/batch-jobs/{a['id']}")["scheduler_id"] == 1
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from api import ABSENT, AWARE, NAIVE, Tenant, expect, issues
+from api import ABSENT, AWARE, NAIVE, expect, issues
 from centre import wait_for
 
 MISSING = ("value_error.missing", "field required")
@@ -193,11 +193,8 @@ def test_a_hook_that_changes_nothing_leaves_the_job_held(t, place, app):
 
 def test_two_acquirers_never_get_the_same_job(t, place, app):
     jobs = runnable(t, app, *[{}] * 200)
-    others = [Tenant.__new__(Tenant) for _ in range(4)]
+    others = [t.twin() for _ in range(4)]
     got = [[] for _ in others]
-    for o in others:
-        o.__dict__.update(t.__dict__)
-        o.http = t.centre.session(t.token)
 
     def work(n):
         session = others[n].session(place)
