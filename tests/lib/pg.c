@@ -168,7 +168,7 @@ const char *pg_url(void)
 
 const char *pg_url_as(const char *role)
 {
-    static char as[URL_MAX + 80];
+    static _Thread_local char as[URL_MAX + 80];
     snprintf(as, sizeof(as), "%s user=%s", pg_url(), role); /* the later word counts */
     return as;
 }

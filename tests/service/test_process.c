@@ -64,6 +64,7 @@ static const char *const *environment(const struct process *self, const char *ex
         {"ABIES_DEAD", "2s"},
         {"PATH", getenv("PATH")},
         {"ASAN_OPTIONS", getenv("ASAN_OPTIONS") ? getenv("ASAN_OPTIONS") : ""},
+        {"TSAN_OPTIONS", getenv("TSAN_OPTIONS") ? getenv("TSAN_OPTIONS") : ""},
     };
     for (; n < (int)AB_COUNT(lines); n++) {
         snprintf(text[n], sizeof(text[n]), "%s=%s", lines[n][0], lines[n][1]);

@@ -160,6 +160,7 @@ static void taken_ports_are_passed_over_and_the_choice_is_held(void **state)
     (void)state;
     int taken;
     AB_AUTO(ab_close) int a = listener(&taken);
+    assert_true(a >= 0);
     AB_AUTO(centre_destroy) struct centre *c = load();
     c->port = taken;
     c->bus_ports[0] = taken;
