@@ -45,7 +45,11 @@ static int64_t placeholder(const char *p, size_t len, const char **name, size_t 
  *
  * A value goes in as 'value', which bash takes as one word only in plain text. Everywhere else
  * (quotes, comments, here documents, arithmetic, ${..}, [[ ]], backticks, after a $ or a backslash)
- * the quotes mean something else, so a placeholder there is refused. */
+ * the quotes mean something else, so a placeholder there is refused. And where it is hard to say
+ * what bash would take for the end of a quote (quotes within an expansion within quotes), no
+ * placeholder may follow at all. */
+
+#define NESTING_MAX 32
 
 struct lexer {
     enum {
@@ -54,16 +58,21 @@ struct lexer {
         DOUBLE,
         BACKTICK,
         COMMENT,
-        BRACE,
-        ARITHMETIC,
+        INNER,
         TEST
     } at;
-    int depth; /* of BRACE and ARITHMETIC */
+    int outer;                 /* PLAIN or TEST: around SINGLE, DOUBLE, BACKTICK */
+    int around;                /* INNER: PLAIN, TEST or DOUBLE */
+    char closers[NESTING_MAX]; /* of INNER, innermost last */
+    int depth;
     bool word_start;
+    const char *bad; /* what does not go with placeholders in this script */
 };
 
 static const char *const place_names[] = {
-    "", "single quotes", "double quotes", "backticks", "a comment", "${...}", "arithmetic", "[[ ]]",
+    "",          "single quotes", "double quotes",
+    "backticks", "a comment",     "an expansion (${...}, arithmetic, or $(...) within quotes)",
+    "[[ ]]",
 };
 
 static bool starts(const char *p, size_t len, const char *text)
@@ -72,16 +81,58 @@ static bool starts(const char *p, size_t len, const char *text)
     return len >= n && memcmp(p, text, n) == 0;
 }
 
+static void push(struct lexer *lex, char closer)
+{
+    if (lex->depth == NESTING_MAX)
+        lex->bad = "expansions nested that deeply do";
+    else
+        lex->closers[lex->depth++] = closer;
+}
+
+/* What starts with a $ or is arithmetic and has an end of its own. 0: nothing of that kind. */
+static size_t open_inner(struct lexer *lex, const char *p, size_t len)
+{
+    static const struct {
+        const char *text, *closers;
+        bool in_plain; /* there $(...) is plain text, and ((...)) is arithmetic */
+        bool elsewhere;
+    } opens[] = {
+        {"$((", "))", true, true}, {"((", "))", true, false}, {"${", "}", true, true},
+        {"$[", "]", true, true},   {"$(", ")", false, true},
+    };
+
+    for (size_t i = 0; i < AB_COUNT(opens); i++) {
+        if (!(lex->at == PLAIN ? opens[i].in_plain : opens[i].elsewhere)
+            || !starts(p, len, opens[i].text))
+            continue;
+        if (lex->at != INNER)
+            lex->around = lex->at;
+        lex->at = INNER;
+        for (const char *c = opens[i].closers; *c; c++)
+            push(lex, *c);
+        return strlen(opens[i].text);
+    }
+    return 0;
+}
+
+/* A quote opens, in plain text or in [[ ]]. */
+static bool open_quote(struct lexer *lex, char c)
+{
+    static const char quotes[] = {[SINGLE] = '\'', [DOUBLE] = '"', [BACKTICK] = '`'};
+
+    for (int i = SINGLE; i <= BACKTICK; i++) {
+        if (c != quotes[i])
+            continue;
+        lex->outer = (int)lex->at;
+        lex->at = i;
+        return true;
+    }
+    return false;
+}
+
 /* How many bytes belong together at p, in plain text; moves to the state they open. */
 static size_t plain_step(struct lexer *lex, const char *p, size_t len)
 {
-    static const struct {
-        const char *text;
-        int at;
-    } opens[] = {
-        {"'", SINGLE},       {"\"", DOUBLE},     {"`", BACKTICK},    {"${", BRACE},
-        {"$((", ARITHMETIC}, {"$[", ARITHMETIC}, {"((", ARITHMETIC},
-    };
     bool start = lex->word_start;
 
     lex->word_start = strchr(" \t\n;|&()", *p) != NULL;
@@ -95,14 +146,45 @@ static size_t plain_step(struct lexer *lex, const char *p, size_t len)
         lex->at = TEST;
         return 2;
     }
-    for (size_t i = 0; i < AB_COUNT(opens); i++) {
-        if (starts(p, len, opens[i].text)) {
-            lex->at = opens[i].at;
-            lex->depth =
-                opens[i].at == ARITHMETIC && *p != '$' ? 2 : (int)strlen(opens[i].text) - 1;
-            return strlen(opens[i].text);
-        }
+    if (starts(p, len, "$'"))
+        lex->bad = "$'...' does";
+    size_t n = open_inner(lex, p, len);
+    if (n)
+        return n;
+    (void)open_quote(lex, *p);
+    return 1;
+}
+
+static size_t test_step(struct lexer *lex, const char *p, size_t len)
+{
+    if (starts(p, len, "]]")) {
+        lex->at = PLAIN;
+        return 2;
     }
+    if (starts(p, len, "$'"))
+        lex->bad = "$'...' does";
+    size_t n = open_inner(lex, p, len);
+    if (!n)
+        (void)open_quote(lex, *p);
+    return n ? n : 1;
+}
+
+/* Without a quote in it, it is clear where it ends; with one it may not be. */
+static size_t inner_step(struct lexer *lex, const char *p, size_t len)
+{
+    char closer = lex->depth ? lex->closers[lex->depth - 1] : '\0';
+
+    if (strchr("\"'`\\", *p))
+        lex->bad = "a quote or backslash within ${...}, arithmetic, or $(...) in quotes does";
+    if (starts(p, len, "case") || (*p == '#' && strchr(" \t\n;&|(", p[-1])))
+        lex->bad = "`case` and comments within $(...) in quotes do";
+    size_t n = open_inner(lex, p, len);
+    if (n)
+        return n;
+    if ((closer == ')' && *p == '(') || (closer == ']' && *p == '['))
+        push(lex, closer);
+    if (*p == closer && --lex->depth == 0)
+        lex->at = lex->around;
     return 1;
 }
 
@@ -112,27 +194,29 @@ static size_t inside_step(struct lexer *lex, const char *p, size_t len)
         [SINGLE] = '\'', [DOUBLE] = '"', [BACKTICK] = '`', [COMMENT] = '\n'};
 
     lex->word_start = false;
+    if (lex->at == INNER)
+        return inner_step(lex, p, len);
     if (*p == '\\' && len > 1 && lex->at != SINGLE && lex->at != COMMENT)
         return 2;
-    switch (lex->at) {
-    case BRACE:
-    case ARITHMETIC:
-        if (strchr("{([", *p))
-            lex->depth++;
-        if (strchr("})]", *p) && --lex->depth <= 0)
-            lex->at = PLAIN;
-        return 1;
-    case TEST:
-        if (starts(p, len, "]]"))
-            lex->at = PLAIN;
-        return 1;
-    default:
-        if (*p == ends[lex->at]) {
-            lex->word_start = lex->at == COMMENT;
-            lex->at = PLAIN;
-        }
+    if (lex->at == TEST)
+        return test_step(lex, p, len);
+    if (*p == ends[lex->at]) {
+        lex->word_start = lex->at == COMMENT;
+        lex->at = lex->at == COMMENT ? PLAIN : lex->outer;
         return 1;
     }
+    if (lex->at == DOUBLE && *p == '`')
+        lex->bad = "backticks within quotes do";
+    size_t n = lex->at == DOUBLE ? open_inner(lex, p, len) : 0;
+    return n ? n : 1;
+}
+
+static int fail_bad(const struct lexer *lex, struct ab_error *err)
+{
+    return ab_fail(err, AB_EINVAL,
+                   "%s not go with placeholders; write a script file and call it with "
+                   "{{parameters}} as its arguments",
+                   lex->bad);
 }
 
 static int check_place(const struct lexer *lex, const char *text, size_t at, const char *name,
@@ -212,6 +296,8 @@ static int parse_pieces(const struct ab_app *app, const char *text, size_t len, 
                 return -1;
             if (add_param(pieces, app, name, name_len, err) < 0)
                 return -1;
+            if (lex.bad)
+                return fail_bad(&lex, err);
             lex.word_start = false;
             at += (size_t)n;
             continue;
@@ -229,6 +315,8 @@ static int parse_pieces(const struct ab_app *app, const char *text, size_t len, 
         ab_buf_add(&pieces->now, text + at, step);
         at += step;
     }
+    if (lex.bad)
+        return pieces->n ? fail_bad(&lex, err) : 0;
     if (shell && lex.at != PLAIN && lex.at != COMMENT)
         return ab_fail(err, AB_EINVAL, "the command ends inside %s", place_names[lex.at]);
     return 0;

@@ -140,11 +140,37 @@ static void a_placeholder_where_quotes_mean_something_else_is_refused(void **sta
 {
     (void)state;
     static const char *const wrong[] = {
-        "echo '{{v}}'",      "echo \"{{v}}\"",    "echo `echo {{v}}`", "echo $(( {{v}} + 1 ))",
-        "echo ${x:-{{v}}}",  "echo ${{v}}",       "echo \\{{v}}",      "true # {{v}}",
-        "cat <<E\n{{v}}\nE", "[[ {{v}} -gt 3 ]]", "(( {{v}} ))",       "echo \"a $(echo {{v}})\"",
-        "echo $'{{v}}'",     "echo 'open",        "echo {{v}",         "echo {{no}}",
-        "echo {{}}",         "echo $[ {{v}} ]",   "cat <<'E'\nx\nE\n",
+        "echo '{{v}}'",
+        "echo \"{{v}}\"",
+        "echo `echo {{v}}`",
+        "echo $(( {{v}} + 1 ))",
+        "echo ${x:-{{v}}}",
+        "echo ${{v}}",
+        "echo \\{{v}}",
+        "true # {{v}}",
+        "cat <<E\n{{v}}\nE",
+        "[[ {{v}} -gt 3 ]]",
+        "(( {{v}} ))",
+        "echo \"a $(echo {{v}})\"",
+        "echo $'{{v}}'",
+        "echo 'open",
+        "echo {{v}",
+        "echo {{no}}",
+        "echo {{}}",
+        "echo $[ {{v}} ]",
+        "cat <<'E'\nx\nE\n",
+        /* what bash takes for the end of a quote is not what it looks like */
+        "echo \"$(basename \"{{v}}\")\"",
+        "echo \"`basename \"{{v}}\"`\"",
+        "echo \"${x:-\"{{v}}\"}\"",
+        "echo \"${x%)\"{{v}}\"}\"",
+        "echo \"$(case a in a) echo \"{{v}}\";; esac)\"",
+        "echo \"$(true # )\n echo \"{{v}}\")\"",
+        "echo $'a\\' {{v}} '",
+        "echo ${x:-'}'} '{{v}}'",
+        "[[ x == \"]]\" && {{v}} ]]",
+        "[[ $(echo ]]) == {{v}} ]]",
+        "echo {{v}} \"$(echo \"x\")\"",
     };
 
     for (size_t i = 0; i < AB_COUNT(wrong); i++) {
@@ -158,6 +184,36 @@ static void a_placeholder_where_quotes_mean_something_else_is_refused(void **sta
             fail_msg("accepted: %s", wrong[i]);
         assert_non_null(strstr(err.text, "demo.yml:"));
     }
+}
+
+static void expansions_without_quotes_in_them_go_with_placeholders(void **state)
+{
+    (void)state;
+    AB_AUTO(ab_app_destroy)
+    struct ab_app *app = must_load(
+        "shell: true\n"
+        "command: |\n"
+        "  f=/a/b.txt; g=${f##*/}; n=$((1 + (2 * 3)))\n"
+        "  if [[ \"$g\" == 'b.txt' && \"]]\" != $n ]] && (( n == 7 )); then\n"
+        "    printf '[%s]' {{v}} \"${f##*/}\" \"$(echo ${g%.txt} $(echo $n))\" `echo \"q\"`\n"
+        "  fi\n"
+        "parameters: {v: {dash: true}}\n");
+
+    for (size_t i = 0; i < AB_COUNT(hostile); i++) {
+        AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+        AB_AUTO(ab_buf_free) struct ab_buf out = {0}, want = {0};
+        const char **argv = ab_app_command(app, one(hostile[i]), arena, NULL);
+        assert_non_null(argv);
+        run(argv, &out);
+        ab_buf_printf(&want, "[%s][b.txt][b 7][q]", hostile[i]);
+        ab_buf_char(&out, '\0');
+        assert_string_equal(out.data, want.data);
+    }
+    assert_int_not_equal(access("/tmp/abies-owned", F_OK), 0);
+    /* and a script without placeholders may be as clever as it likes */
+    AB_AUTO(ab_app_destroy)
+    struct ab_app *clever = must_load("shell: true\ncommand: |\n  echo \"$(echo \"a b\")\"\n");
+    assert_non_null(clever);
 }
 
 static void a_command_is_split_once_and_without_a_shell(void **state)
@@ -392,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_hostile_value_reaches_the_program_as_one_argument),
         cmocka_unit_test(a_hostile_value_reaches_a_shell_command_as_one_argument),
         cmocka_unit_test(a_placeholder_where_quotes_mean_something_else_is_refused),
+        cmocka_unit_test(expansions_without_quotes_in_them_go_with_placeholders),
         cmocka_unit_test(a_command_is_split_once_and_without_a_shell),
         cmocka_unit_test(shell_syntax_outside_a_shell_command_is_refused),
         cmocka_unit_test(a_value_that_starts_with_a_dash_is_refused_as_a_word_of_its_own),
