@@ -1,7 +1,7 @@
 -- loss.sql - statements of test_db_loss
 
 -- name: touch
-UPDATE login_states SET expires = now() WHERE state = :state RETURNING *;
+UPDATE notes SET expires = now() WHERE state = :state RETURNING *;
 
 -- name: nap
 SELECT pg_sleep(:seconds) IS NULL;

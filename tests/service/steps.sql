@@ -10,7 +10,7 @@ SELECT :text::text AS text;
 SELECT 10 / :n::int AS n;
 
 -- name: keep
-INSERT INTO login_states (state, expires) VALUES (:state, now());
+INSERT INTO notes (state, expires) VALUES (:state, now());
 
 -- name: commit_it
 COMMIT;

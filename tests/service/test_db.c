@@ -361,11 +361,11 @@ static void a_serialization_failure_is_a_conflict(void **state)
     (void)state;
     struct ab_error err = {0};
     AB_AUTO(ab_db_close) ab_db_t *other = pg_open();
-    pg_exec(db, "INSERT INTO login_states VALUES ('s', now())");
+    pg_exec(db, "INSERT INTO notes VALUES ('s', now())");
     pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ");
-    pg_int(db, "SELECT count(*) FROM login_states");
-    pg_exec(other, "UPDATE login_states SET expires = now()");
-    assert_int_equal(ab_db_exec(db, "UPDATE login_states SET expires = now()", &err), -1);
+    pg_int(db, "SELECT count(*) FROM notes");
+    pg_exec(other, "UPDATE notes SET expires = now()");
+    assert_int_equal(ab_db_exec(db, "UPDATE notes SET expires = now()", &err), -1);
     assert_int_equal(err.code, AB_EBUSY);
     assert_string_equal(err.kind, "db_conflict");
     pg_exec(db, "ROLLBACK");
@@ -392,6 +392,7 @@ static int set_up(void **state)
     struct ab_error err = {0};
     const struct ab_sql *const *const lists[] = {blocks_sql, NULL};
     db = pg_open();
+    pg_exec(db, "CREATE TABLE notes (state text PRIMARY KEY, expires timestamptz NOT NULL)");
     arena = ab_arena_new();
     if (ab_db_prepare(db, lists, &err) < 0)
         print_error("%s\n", err.text);

@@ -62,12 +62,15 @@ static void a_connection_lost_in_a_call_is_gone_and_comes_back_prepared(void **s
     int pid = backend();
     const struct ab_db_param nap[] = {{"seconds", {.type = AB_DB_INT, .i = 30}}};
     pg_exec(db, "BEGIN");
-    /* The admin's backend ends ours while it sleeps. */
-    pg_exec(admin, "CREATE TABLE IF NOT EXISTS t (n int)");
+    /* Another backend ends ours as soon as it sleeps. */
     AB_AUTO(ab_db_close) ab_db_t *killer = pg_open();
     PQsendQuery(ab_db_conn(killer),
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity, pg_sleep(0.2)"
-                " WHERE query LIKE '%pg_sleep($1)%' AND pid <> pg_backend_pid()");
+                "DO $$ BEGIN FOR i IN 1..1000 LOOP"
+                " PERFORM pg_terminate_backend(pid) FROM pg_stat_activity"
+                "  WHERE datname = current_database() AND wait_event = 'PgSleep'"
+                "  AND pid <> pg_backend_pid();"
+                " EXIT WHEN FOUND; PERFORM pg_stat_clear_snapshot(), pg_sleep(0.02);"
+                " END LOOP; END $$");
     PQflush(ab_db_conn(killer));
     assert_null(run(&SQL_nap, nap, 1, &err));
     assert_int_equal(err.code, AB_EBUSY);
@@ -130,9 +133,9 @@ static void tables_changed_by_a_migration_are_a_conflict_and_then_known(void **s
 {
     (void)state;
     struct ab_error err;
-    pg_exec(admin, "INSERT INTO login_states VALUES ('x', now())");
+    pg_exec(admin, "INSERT INTO notes VALUES ('x', now())");
     assert_non_null(run(&SQL_touch, touch, 1, &err));
-    pg_exec(admin, "ALTER TABLE login_states ADD COLUMN more text");
+    pg_exec(admin, "ALTER TABLE notes ADD COLUMN more text");
     PGresult *r = run(&SQL_touch, touch, 1, &err);
     assert_null(r);
     assert_int_equal(err.code, AB_EBUSY);
@@ -149,6 +152,7 @@ static int set_up(void **state)
     struct ab_error err = {0};
     const struct ab_sql *const *const lists[] = {loss_sql, NULL};
     admin = pg_open();
+    pg_exec(admin, "CREATE TABLE notes (state text PRIMARY KEY, expires timestamptz NOT NULL)");
     db = pg_open();
     arena = ab_arena_new();
     return ab_db_prepare(db, lists, &err);

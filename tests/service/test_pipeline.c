@@ -75,7 +75,7 @@ static void the_first_failure_is_the_error_and_nothing_of_it_stays(void **state)
     assert_null(steps[1].result);
     assert_null(steps[2].result);
     pg_exec(db, "ROLLBACK");
-    assert_int_equal(pg_int(db, "SELECT count(*) FROM login_states"), 0);
+    assert_int_equal(pg_int(db, "SELECT count(*) FROM notes"), 0);
 }
 
 static void a_failure_in_one_chunk_keeps_the_next_from_running(void **state)
@@ -88,7 +88,7 @@ static void a_failure_in_one_chunk_keeps_the_next_from_running(void **state)
     steps[99] = keep("late"); /* outside of a transaction it would stay */
     assert_int_equal(ab_db_pipeline(db, steps, 100, arena, &err), -1);
     assert_null(steps[99].result);
-    assert_int_equal(pg_int(db, "SELECT count(*) FROM login_states"), 0);
+    assert_int_equal(pg_int(db, "SELECT count(*) FROM notes"), 0);
 }
 
 static void a_commit_that_rolls_back_is_a_failure(void **state)
@@ -141,6 +141,7 @@ static int set_up(void **state)
     struct ab_error err = {0};
     const struct ab_sql *const *const lists[] = {steps_sql, NULL};
     db = pg_open();
+    pg_exec(db, "CREATE TABLE notes (state text PRIMARY KEY, expires timestamptz NOT NULL)");
     arena = ab_arena_new();
     return ab_db_prepare(db, lists, &err);
 }
