@@ -16,7 +16,8 @@ struct template_value {
 /* 'a'\''b': one word for any shell. */
 void template_quote(struct ab_buf *out, const char *text);
 
-/* AB_EINVAL names an unknown placeholder and its line. */
+/* AB_EINVAL names the line: an unknown placeholder, one within quotes or a here document, a value
+ * with a line break. */
 int template_render(const char *source, size_t len, const struct template_value *values, size_t n,
                     struct ab_buf *out, struct ab_error *err);
 
