@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "create.h"
+#include "grid.h"
 #include "notice.h"
-#include "sweep.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,8 +35,8 @@ static void to_job(const struct job_template *from, struct job *to)
 
 /* ---- parameters */
 
-/* The template's parameters that the sweep does not replace, as the begin of an object. */
-static int shared_parameters(struct ab_call *call, const struct sweep *sweep,
+/* The template's parameters that the grid does not replace, as the begin of an object. */
+static int shared_parameters(struct ab_call *call, const struct grid *grid,
                              struct ab_bytes parameters, struct ab_buf *out, struct ab_error *err)
 {
     const struct ab_value *all = ab_value_parse(call->arena, parameters.p, parameters.n, err);
@@ -46,7 +46,7 @@ static int shared_parameters(struct ab_call *call, const struct sweep *sweep,
         return -1;
     ab_buf_char(out, '{');
     for (size_t i = 0; all->type == AB_V_MAP && i < all->n; i++) {
-        if (ab_value_get(sweep->lists, all->keys[i]))
+        if (ab_value_get(grid->lists, all->keys[i]))
             continue;
         ab_buf_json_str(out, all->keys[i], strlen(all->keys[i]));
         ab_buf_char(out, ':');
@@ -54,24 +54,24 @@ static int shared_parameters(struct ab_call *call, const struct sweep *sweep,
         ab_buf_char(out, ',');
         n++;
     }
-    if (n + sweep->lists->n > PARAMETERS_MOST)
+    if (n + grid->lists->n > PARAMETERS_MOST)
         return ab_fail(err, AB_ESCHEMA, "a job has at most %d parameters", PARAMETERS_MOST);
     return 0;
 }
 
-static struct ab_bytes parameters_of(struct ab_call *call, const struct sweep *sweep,
+static struct ab_bytes parameters_of(struct ab_call *call, const struct grid *grid,
                                      const struct ab_buf *shared, size_t i)
 {
     struct ab_buf text = {0};
 
     ab_buf_add(&text, shared->data, shared->len);
-    for (size_t k = 0; k < sweep->lists->n; k++) {
-        const char *name = sweep->lists->keys[k];
+    for (size_t k = 0; k < grid->lists->n; k++) {
+        const char *name = grid->lists->keys[k];
         if (k > 0)
             ab_buf_char(&text, ',');
         ab_buf_json_str(&text, name, strlen(name));
         ab_buf_char(&text, ':');
-        ab_value_write(&text, sweep_value(sweep, k, i));
+        ab_value_write(&text, grid_value(grid, k, i));
     }
     ab_buf_char(&text, '}');
     struct ab_bytes out = {ab_memdup(call->arena, text.data, text.len), text.len};
@@ -105,19 +105,19 @@ static int check_size(const struct job *job, size_t n, struct ab_error *err)
 }
 
 /* Two values of a parameter that the pattern does not name would share a folder. */
-static int check_names(const struct sweep *sweep, const struct sweep_pattern *workdir,
+static int check_names(const struct grid *grid, const struct grid_pattern *workdir,
                        struct ab_error *err)
 {
-    for (size_t k = 0; !sweep->zip && k < sweep->lists->n; k++)
-        if (sweep->lists->items[k].n > 1 && !(workdir->lists >> k & 1))
+    for (size_t k = 0; !grid->zip && k < grid->lists->n; k++)
+        if (grid->lists->items[k].n > 1 && !(workdir->lists >> k & 1))
             return ab_fail(err, AB_ESCHEMA,
                            "workdir does not name {{%.60s}}: the jobs of its %zu values would "
                            "share a folder",
-                           sweep->lists->keys[k], sweep->lists->items[k].n);
-    if (sweep->count > 1 && workdir->lists == 0)
+                           grid->lists->keys[k], grid->lists->items[k].n);
+    if (grid->count > 1 && workdir->lists == 0)
         return ab_fail(err, AB_ESCHEMA,
                        "workdir names no parameter, e.g. {{%.60s}}: all jobs would share a folder",
-                       sweep->lists->keys[0]);
+                       grid->lists->keys[0]);
     return 0;
 }
 
@@ -125,8 +125,8 @@ static int check_names(const struct sweep *sweep, const struct sweep_pattern *wo
 
 /* The patterns of the transfers' paths; NULL when there are none, and then all jobs have the same
  * files. */
-static int path_patterns(struct ab_call *call, const struct sweep *sweep, const struct job *job,
-                         struct sweep_pattern **out, struct ab_error *err)
+static int path_patterns(struct ab_call *call, const struct grid *grid, const struct job *job,
+                         struct grid_pattern **out, struct ab_error *err)
 {
     const struct job_transfer *transfers = job->transfers.v;
     size_t n = job->transfers.n;
@@ -135,7 +135,7 @@ static int path_patterns(struct ab_call *call, const struct sweep *sweep, const 
     *out = ab_alloc(call->arena, n ? n : 1, sizeof(**out));
     for (size_t i = 0; i < n; i++) {
         const char *what = ab_printf(call->arena, "path of transfer %.60s", transfers[i].key);
-        if (sweep_pattern(sweep, what, transfers[i].path, &(*out)[i], err) < 0)
+        if (grid_pattern(grid, what, transfers[i].path, &(*out)[i], err) < 0)
             return -1;
         named |= (*out)[i].lists;
     }
@@ -144,14 +144,14 @@ static int path_patterns(struct ab_call *call, const struct sweep *sweep, const 
     return 0;
 }
 
-static int write_paths(struct ab_call *call, const struct sweep *sweep,
-                       const struct sweep_pattern *patterns, size_t n, size_t i,
-                       struct planned *job, struct ab_error *err)
+static int write_paths(struct ab_call *call, const struct grid *grid,
+                       const struct grid_pattern *patterns, size_t n, size_t i, struct planned *job,
+                       struct ab_error *err)
 {
     const char **paths = ab_alloc(call->arena, n, sizeof(*paths));
 
     for (size_t k = 0; k < n; k++)
-        if (sweep_text(sweep, &patterns[k], i, &paths[k], err) < 0)
+        if (grid_text(grid, &patterns[k], i, &paths[k], err) < 0)
             return -1;
     job->paths = paths;
     return 0;
@@ -159,29 +159,29 @@ static int write_paths(struct ab_call *call, const struct sweep *sweep,
 
 /* ---- the call */
 
-static int plan_jobs(struct ab_call *call, const struct sweep *sweep, const struct job *job,
-                     const struct sweep_pattern *workdir, struct plan *plan, struct ab_error *err)
+static int plan_jobs(struct ab_call *call, const struct grid *grid, const struct job *job,
+                     const struct grid_pattern *workdir, struct plan *plan, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf shared = {0};
-    struct sweep_pattern *paths;
+    struct grid_pattern *paths;
     size_t bytes = 0;
 
-    if (shared_parameters(call, sweep, job->parameters, &shared, err) < 0
-        || path_patterns(call, sweep, job, &paths, err) < 0)
+    if (shared_parameters(call, grid, job->parameters, &shared, err) < 0
+        || path_patterns(call, grid, job, &paths, err) < 0)
         return -1;
     plan->jobs = ab_alloc(call->arena, plan->n, sizeof(*plan->jobs));
     for (size_t i = 0; i < plan->n; i++) {
         struct planned *one = &plan->jobs[i];
         one->req = job;
-        one->parameters = parameters_of(call, sweep, &shared, i);
+        one->parameters = parameters_of(call, grid, &shared, i);
         bytes += one->parameters.n;
         if (bytes > BYTES_MOST)
             return ab_fail(err, AB_ETOOBIG,
                            "the parameters of these %zu jobs are too large for one request: put "
                            "large values into files",
                            plan->n);
-        if (sweep_text(sweep, workdir, i, &one->workdir, err) < 0
-            || (paths && write_paths(call, sweep, paths, job->transfers.n, i, one, err) < 0))
+        if (grid_text(grid, workdir, i, &one->workdir, err) < 0
+            || (paths && write_paths(call, grid, paths, job->transfers.n, i, one, err) < 0))
             return -1;
     }
     return 0;
@@ -197,18 +197,18 @@ int job_array(struct ab_call *call, struct ab_error *err)
 {
     const struct job_array *req = call->req->body.v;
     struct plan plan = {.alike = true};
-    struct sweep sweep;
-    struct sweep_pattern workdir;
+    struct grid grid;
+    struct grid_pattern workdir;
     struct job job;
 
     to_job(req->template, &job);
-    if (sweep_open(&sweep, call->arena, req->parameters, req->combine == AB_SWEEP_ZIP, AT_MOST, err)
+    if (grid_open(&grid, call->arena, req->parameters, req->combine == AB_SWEEP_ZIP, AT_MOST, err)
             < 0
-        || sweep_pattern(&sweep, "workdir", req->workdir, &workdir, err) < 0
-        || check_names(&sweep, &workdir, err) < 0 || check_size(&job, sweep.count, err) < 0)
+        || grid_pattern(&grid, "workdir", req->workdir, &workdir, err) < 0
+        || check_names(&grid, &workdir, err) < 0 || check_size(&job, grid.count, err) < 0)
         return -1;
-    plan.n = sweep.count;
-    if (plan_jobs(call, &sweep, &job, &workdir, &plan, err) < 0
+    plan.n = grid.count;
+    if (plan_jobs(call, &grid, &job, &workdir, &plan, err) < 0
         || create_planned(call, &plan, err) < 0)
         return -1;
     reply(call, &(struct ab_ids){plan.ids, plan.n});

@@ -1,11 +1,11 @@
-/* sweep.c - lists of values, their combinations, and patterns with {{name}} in them */
-#include "sweep.h"
+/* grid.c - lists of values, their combinations, and patterns with {{name}} in them */
+#include "grid.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum {
-    LISTS_MOST = 64, /* bits of sweep_pattern.lists */
+    LISTS_MOST = 64, /* bits of grid_pattern.lists */
     PATH_MOST = 256, /* characters, as everywhere */
     SHOWN = 60,      /* of a text in an error */
 };
@@ -39,7 +39,7 @@ static int too_many(size_t most, struct ab_error *err)
                    most);
 }
 
-static int count_zip(struct sweep *self, size_t most, struct ab_error *err)
+static int count_zip(struct grid *self, size_t most, struct ab_error *err)
 {
     const struct ab_value *lists = self->lists;
 
@@ -54,7 +54,7 @@ static int count_zip(struct sweep *self, size_t most, struct ab_error *err)
     return self->count > most ? too_many(most, err) : 0;
 }
 
-static int count_product(struct sweep *self, size_t most, struct ab_error *err)
+static int count_product(struct grid *self, size_t most, struct ab_error *err)
 {
     const struct ab_value *lists = self->lists;
 
@@ -69,10 +69,10 @@ static int count_product(struct sweep *self, size_t most, struct ab_error *err)
     return 0;
 }
 
-int sweep_open(struct sweep *self, ab_arena_t *arena, struct ab_bytes lists, bool zip, size_t most,
-               struct ab_error *err)
+int grid_open(struct grid *self, ab_arena_t *arena, struct ab_bytes lists, bool zip, size_t most,
+              struct ab_error *err)
 {
-    *self = (struct sweep){.arena = arena, .zip = zip};
+    *self = (struct grid){.arena = arena, .zip = zip};
     self->lists = ab_value_parse(arena, lists.p, lists.n, err);
     if (!self->lists)
         return -1;
@@ -86,7 +86,7 @@ int sweep_open(struct sweep *self, ab_arena_t *arena, struct ab_bytes lists, boo
     return zip ? count_zip(self, most, err) : count_product(self, most, err);
 }
 
-const struct ab_value *sweep_value(const struct sweep *self, size_t k, size_t i)
+const struct ab_value *grid_value(const struct grid *self, size_t k, size_t i)
 {
     const struct ab_value *list = &self->lists->items[k];
     return &list->items[self->zip ? i : i / self->stride[k] % list->n];
@@ -95,7 +95,7 @@ const struct ab_value *sweep_value(const struct sweep *self, size_t k, size_t i)
 /* ---- patterns */
 
 /* What stands in a path: texts as they are, the rest as in JSON. */
-static const char *path_text(const struct sweep *self, const struct ab_value *v, size_t *len)
+static const char *path_text(const struct grid *self, const struct ab_value *v, size_t *len)
 {
     struct ab_buf out = {0};
 
@@ -122,7 +122,7 @@ static bool fits_in_path(const struct ab_value *v, const char *text, size_t len)
     return true;
 }
 
-static int check_values(const struct sweep *self, const char *what, size_t k, struct ab_error *err)
+static int check_values(const struct grid *self, const char *what, size_t k, struct ab_error *err)
 {
     const struct ab_value *list = &self->lists->items[k];
 
@@ -138,7 +138,7 @@ static int check_values(const struct sweep *self, const char *what, size_t k, st
     return 0;
 }
 
-static int find_list(const struct sweep *self, const char *name, size_t len)
+static int find_list(const struct grid *self, const char *name, size_t len)
 {
     for (size_t k = 0; k < self->lists->n; k++)
         if (strlen(self->lists->keys[k]) == len && memcmp(self->lists->keys[k], name, len) == 0)
@@ -146,13 +146,13 @@ static int find_list(const struct sweep *self, const char *name, size_t len)
     return -1;
 }
 
-static int add_piece(const struct sweep *self, const char *what, const char **at,
-                     struct sweep_pattern *out, struct ab_error *err)
+static int add_piece(const struct grid *self, const char *what, const char **at,
+                     struct grid_pattern *out, struct ab_error *err)
 {
     const char *open = strstr(*at, "{{");
-    struct sweep_piece *piece = &out->pieces[out->n++];
+    struct grid_piece *piece = &out->pieces[out->n++];
 
-    *piece = (struct sweep_piece){*at, open ? (size_t)(open - *at) : strlen(*at), -1};
+    *piece = (struct grid_piece){*at, open ? (size_t)(open - *at) : strlen(*at), -1};
     if (!open) {
         *at += piece->len;
         return 0;
@@ -172,14 +172,14 @@ static int add_piece(const struct sweep *self, const char *what, const char **at
     return check_values(self, what, (size_t)piece->list, err);
 }
 
-int sweep_pattern(const struct sweep *self, const char *what, const char *text,
-                  struct sweep_pattern *out, struct ab_error *err)
+int grid_pattern(const struct grid *self, const char *what, const char *text,
+                 struct grid_pattern *out, struct ab_error *err)
 {
     size_t most = 1;
 
     for (const char *c = text; (c = strstr(c, "{{")); c += 2)
         most++;
-    *out = (struct sweep_pattern){.pieces = ab_alloc(self->arena, most, sizeof(*out->pieces))};
+    *out = (struct grid_pattern){.pieces = ab_alloc(self->arena, most, sizeof(*out->pieces))};
     for (const char *at = text; *at;)
         if (add_piece(self, what, &at, out, err) < 0)
             return -1;
@@ -194,18 +194,18 @@ static size_t characters(const char *text, size_t len)
     return n;
 }
 
-int sweep_text(const struct sweep *self, const struct sweep_pattern *pattern, size_t i,
-               const char **out, struct ab_error *err)
+int grid_text(const struct grid *self, const struct grid_pattern *pattern, size_t i,
+              const char **out, struct ab_error *err)
 {
     char text[4 * PATH_MOST + 1];
     size_t n = 0;
 
     for (size_t p = 0; p < pattern->n; p++) {
-        const struct sweep_piece *piece = &pattern->pieces[p];
+        const struct grid_piece *piece = &pattern->pieces[p];
         size_t len = 0;
         const char *value = "";
         if (piece->list >= 0)
-            value = path_text(self, sweep_value(self, (size_t)piece->list, i), &len);
+            value = path_text(self, grid_value(self, (size_t)piece->list, i), &len);
         if (n + piece->len + len >= sizeof(text))
             return ab_fail(err, AB_ESCHEMA, "the path of job %zu has more than %d characters", i,
                            PATH_MOST);
