@@ -39,7 +39,7 @@ option(AB_FAULTS "named fault points for tests (off in a release build)" ON)
 
 add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Werror
                     -Wno-format-zero-length -Wno-unused-result              # (void)f() ignores on purpose
-                    -Wno-error=maybe-uninitialized # what an optimizer believes depends on its version
+                    $<$<C_COMPILER_ID:GNU>:-Wno-error=maybe-uninitialized> # what an optimizer believes depends on its version
                     $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>          # snprintf cuts on purpose
                     -fno-omit-frame-pointer -D_GNU_SOURCE)
 add_compile_definitions(AB_VERSION="${PROJECT_VERSION}")
