@@ -13,7 +13,8 @@ struct admin {
     const char *database_url, *url_file;
     const char *secrets_dir, *curve_dir, *tls_dir;
     const char *user, *max_jobs, *max_sites;
-    bool json;
+    const char *password_file, *since, *limit;
+    bool json, no_password, end_tokens, yes, failed;
     ab_db_t *db; /* opened by admin_open */
 };
 
@@ -21,7 +22,7 @@ struct command {
     const char *words; /* "keys list" */
     const char *about;
     const char *options; /* letters: d database, s secrets, p passwords-dir, c curve, t tls, j json,
-                            u user */
+                            u limits, n NAME of a user, w password, e end-tokens, y yes, a audit */
     int (*run)(struct admin *admin, struct ab_error *err);
 };
 
@@ -40,8 +41,20 @@ int cmd_keys_list(struct admin *admin, struct ab_error *err);
 int cmd_keys_rotate(struct admin *admin, struct ab_error *err);
 int cmd_users_limit(struct admin *admin, struct ab_error *err);
 int cmd_users_ls(struct admin *admin, struct ab_error *err);
+int cmd_users_add(struct admin *admin, struct ab_error *err);
+int cmd_users_passwd(struct admin *admin, struct ab_error *err);
+int cmd_users_disable(struct admin *admin, struct ab_error *err);
+int cmd_users_enable(struct admin *admin, struct ab_error *err);
+int cmd_users_rm(struct admin *admin, struct ab_error *err);
+int cmd_audit(struct admin *admin, struct ab_error *err);
 int cmd_check(struct admin *admin, struct ab_error *err);
 int cmd_doctor(struct admin *admin, struct ab_error *err);
+
+struct ab_db_value admin_text(const char *text);
+
+/* Written to table `audit`, in the transaction if there is one. user 0: nobody's account. */
+int admin_note(struct admin *admin, int64_t user, const char *action, const char *detail,
+               struct ab_error *err);
 
 /* The services, each with a role abies_<name>, a secret db-<name> and a curve key; "report" has
  * only the role. */

@@ -154,7 +154,8 @@ int cmd_keys_rotate(struct admin *admin, struct ab_error *err)
     int rc = prepare(admin, err);
     if (rc == 0)
         rc = ab_db_exec(admin->db, "BEGIN", err);
-    if (rc == 0 && (rc = add_key(admin, seal, kid, err)) == 0)
+    if (rc == 0 && (rc = add_key(admin, seal, kid, err)) == 0
+        && (rc = admin_note(admin, 0, "keys.rotate", kid, err)) == 0)
         rc = ab_db_exec(admin->db, "COMMIT", err);
     ab_wipe(seal, sizeof(seal));
     if (rc == 0)

@@ -13,7 +13,7 @@
 
 enum {
     URL_MAX = 4096,
-    OPTIONS_MAX = 10
+    OPTIONS_MAX = 12
 };
 
 static const struct command commands[] = {
@@ -25,8 +25,15 @@ static const struct command commands[] = {
      cmd_keys_init},
     {"keys list", "List the keys that sign tokens", "dj", cmd_keys_list},
     {"keys rotate", "Sign new tokens with a new key", "ds", cmd_keys_rotate},
-    {"users limit", "Say how many jobs and sites a user may have", "du", cmd_users_limit},
+    {"users add", "Make a user", "dnw", cmd_users_add},
+    {"users passwd", "Set a user's password, and end what logged in with the old one", "dnwe",
+     cmd_users_passwd},
+    {"users disable", "Lock a user out, sites included, within seconds", "dne", cmd_users_disable},
+    {"users enable", "Let a user in again", "dn", cmd_users_enable},
+    {"users rm", "Delete a user with all sites and jobs", "dny", cmd_users_rm},
+    {"users limit", "Say how many jobs and sites a user may have", "dnu", cmd_users_limit},
     {"users ls", "List the users", "dj", cmd_users_ls},
+    {"audit", "Show sign-ins, token and operators' actions", "daj", cmd_audit},
     {"check", "Compare counters, events and leases with what is stored", "dj", cmd_check},
     {"doctor", "Look at database, keys and certificates, say what is missing", "dsctj", cmd_doctor},
     {0},
@@ -36,7 +43,7 @@ static void print_commands(FILE *out)
 {
     fputs("Usage: abies-admin COMMAND [OPTIONS]\n\nCommands:\n", out);
     for (const struct command *c = commands; c->words; c++)
-        fprintf(out, "  %-14s%s\n", c->words, c->about);
+        fprintf(out, "  %-15s%s\n", c->words, c->about);
     fputs("\nabies-admin COMMAND --help shows the options of a command.\n", out);
 }
 
@@ -83,8 +90,31 @@ static int read_options(const struct command *c, struct admin *admin, int argc, 
     if (takes(c, 't'))
         options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "tls-dir", &admin->tls_dir, "DIR",
                                                   "folder of the certificates");
+    if (takes(c, 'n'))
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "user", &admin->user, "NAME",
+                                                  "the user; or just the name");
+    if (takes(c, 'w')) {
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "password-file", &admin->password_file, "FILE",
+                                                  "the password; - is standard input [asked for]");
+        options[n++] =
+            (struct ab_opt)AB_OPT_FLAG(0, "no-password", &admin->no_password,
+                                       "none: signs in through the provider, or not at all");
+    }
+    if (takes(c, 'e'))
+        options[n++] = (struct ab_opt)AB_OPT_FLAG(0, "end-tokens", &admin->end_tokens,
+                                                  "end the tokens of sites and scripts as well");
+    if (takes(c, 'y'))
+        options[n++] = (struct ab_opt)AB_OPT_FLAG('y', "yes", &admin->yes, "yes, for good");
+    if (takes(c, 'a')) {
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "user", &admin->user, "NAME",
+                                                  "only what was done by or to this user");
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "since", &admin->since, "DURATION",
+                                                  "only of so long, e.g. 24h");
+        options[n++] =
+            (struct ab_opt)AB_OPT_TEXT(0, "limit", &admin->limit, "N", "at most the last N [1000]");
+        options[n++] = (struct ab_opt)AB_OPT_FLAG(0, "failed", &admin->failed, "only what failed");
+    }
     if (takes(c, 'u')) {
-        options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "user", &admin->user, "NAME", "whose limits");
         options[n++] = (struct ab_opt)AB_OPT_TEXT(
             0, "max-jobs", &admin->max_jobs, "N",
             "jobs that have not ended: a number, `none`, or `default` (the setting max_jobs)");
@@ -97,7 +127,12 @@ static int read_options(const struct command *c, struct admin *admin, int argc, 
     snprintf(program, sizeof(program), "abies-admin %s", c->words);
     argc -= words;
     argv += words;
-    int rc = ab_opt_parse(program, "[OPTIONS]", c->about, options, &argc, &argv, err);
+    int rc = ab_opt_parse(program, takes(c, 'n') ? "[OPTIONS] NAME" : "[OPTIONS]", c->about,
+                          options, &argc, &argv, err);
+    if (rc == 0 && argc == 2 && takes(c, 'n') && !admin->user) {
+        admin->user = argv[1];
+        return 0;
+    }
     if (rc == 0 && argc > 1)
         return ab_fail(err, AB_EINVAL, "%s takes no argument `%s`", program, argv[1]);
     return rc;

@@ -73,6 +73,16 @@ static int set_password(struct admin *admin, const char *role, const char *passw
     return rc;
 }
 
+/* `roles` may come before `migrate`: then there is nowhere to write it down. */
+static int note_if_there(struct admin *admin, const char *action, const char *detail,
+                         struct ab_error *err)
+{
+    int version;
+    if (ab_schema_version(admin->db, &version, err) < 0)
+        return -1;
+    return version == ab_schema_latest() ? admin_note(admin, 0, action, detail, err) : 0;
+}
+
 int cmd_roles(struct admin *admin, struct ab_error *err)
 {
     if (admin_need(admin->secrets_dir, "--secrets", err) < 0 || admin_open(admin, err) < 0
@@ -84,6 +94,8 @@ int cmd_roles(struct admin *admin, struct ab_error *err)
             || set_password(admin, *role, password.data, err) < 0)
             return -1;
     }
+    if (note_if_there(admin, "roles", "", err) < 0)
+        return -1;
     puts("passwords of the roles are set");
     return 0;
 }
@@ -93,7 +105,11 @@ int cmd_migrate(struct admin *admin, struct ab_error *err)
     int from, to;
     if (admin_open(admin, err) < 0 || ab_migrate(admin->db, &from, &to, err) < 0)
         return -1;
-    printf("schema %d -> %d\n", from, to);
+    char versions[40];
+    snprintf(versions, sizeof(versions), "schema %d -> %d", from, to);
+    if (from != to && note_if_there(admin, "migrate", versions, err) < 0)
+        return -1;
+    puts(versions);
     return 0;
 }
 

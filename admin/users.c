@@ -63,6 +63,8 @@ int cmd_users_limit(struct admin *admin, struct ab_error *err)
     if (PQntuples(r) == 0)
         return ab_fail(err, AB_ENOENT, "there is no user %s; `abies-admin users ls` shows them",
                        admin->user);
+    if (admin_note(admin, ab_col_int(r, 0, ab_col(r, "id")), "user.limit", "", err) < 0)
+        return -1;
     print_limit("jobs that have not ended", r, ab_col(r, "max_jobs"));
     print_limit("sites", r, ab_col(r, "max_sites"));
     return 0;
@@ -80,6 +82,32 @@ static void json_limit(struct ab_buf *out, const char *name, const PGresult *r, 
         ab_buf_int(out, ab_col_int(r, row, col));
 }
 
+static void json_flag(struct ab_buf *out, const char *name, const PGresult *r, int row)
+{
+    ab_buf_printf(out, ",\"%s\":%s", name, ab_col_bool(r, row, ab_col(r, name)) ? "true" : "false");
+}
+
+/* No control character of a name reaches the terminal. */
+static void print_name(const char *name, size_t n)
+{
+    int shown = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)name[i];
+        putchar(c < 0x20 || c == 0x7f ? '?' : c);
+        shown += (c & 0xC0) != 0x80;
+    }
+    printf("%*s", shown < 24 ? 24 - shown : 0, "");
+}
+
+static const char *signs_in(const PGresult *r, int row)
+{
+    bool password = ab_col_bool(r, row, ab_col(r, "password")),
+         provider = ab_col_bool(r, row, ab_col(r, "provider"));
+    if (ab_col_bool(r, row, ab_col(r, "disabled")))
+        return "locked out";
+    return password && provider ? "both" : password ? "password" : provider ? "provider" : "-";
+}
+
 static void print_json(const PGresult *r)
 {
     AB_AUTO(ab_buf_free) struct ab_buf out = {0};
@@ -94,6 +122,9 @@ static void print_json(const PGresult *r)
         ab_buf_json_str(&out, name, n);
         ab_buf_printf(&out, ",\"created\":\"%s\",\"sites\":%" PRId64 ",\"jobs\":%" PRId64, created,
                       ab_col_int(r, i, ab_col(r, "sites")), ab_col_int(r, i, ab_col(r, "jobs")));
+        json_flag(&out, "password", r, i);
+        json_flag(&out, "provider", r, i);
+        json_flag(&out, "disabled", r, i);
         json_limit(&out, "max_jobs", r, i);
         json_limit(&out, "max_sites", r, i);
         ab_buf_char(&out, '}');
@@ -115,14 +146,16 @@ int cmd_users_ls(struct admin *admin, struct ab_error *err)
         print_json(r);
         return 0;
     }
-    printf("%8s  %-24s %-27s %8s %10s\n", "id", "user", "created", "sites", "jobs");
+    printf("%8s  %-24s %-10s %-27s %8s %10s\n", "id", "user", "signs in", "created", "sites",
+           "jobs");
     for (int i = 0; i < PQntuples(r); i++) {
         size_t n;
         char created[AB_TIME_TEXT];
         const char *name = ab_col_text(r, i, ab_col(r, "username"), &n);
         ab_time_format(ab_col_time(r, i, ab_col(r, "created")), false, created);
-        printf("%8" PRId64 "  %-24.*s %-27s %8" PRId64 " %10" PRId64 "\n",
-               ab_col_int(r, i, ab_col(r, "id")), (int)n, name, created,
+        printf("%8" PRId64 "  ", ab_col_int(r, i, ab_col(r, "id")));
+        print_name(name, n);
+        printf(" %-10s %-27s %8" PRId64 " %10" PRId64 "\n", signs_in(r, i), created,
                ab_col_int(r, i, ab_col(r, "sites")), ab_col_int(r, i, ab_col(r, "jobs")));
     }
     return 0;
