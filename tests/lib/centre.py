@@ -259,17 +259,20 @@ class Centre:
 class Site:
     """A site folder below the centre's temporary folder, its agent started by `abies site start`."""
 
-    def __init__(self, centre, name, settings=None, start=True):
+    def __init__(self, centre, name, settings=None, start=True, location="local://localhost{}", ssh_config=None):
+        """location: where the folder `beamline` is found, its path put in at {}."""
         self.centre, self.name = centre, name
         self.path = centre.folder / f"site-{name}"
         self.beamline = centre.folder / f"beamline-{name}"
         self.beamline.mkdir()
-        centre.cli("site", "init", "--name", name, "--location", f"beamline=local://localhost{self.beamline}", self.path)
+        centre.cli("site", "init", "--name", name, "--location", "beamline=" + location.format(self.beamline), self.path)
         self.id = int((self.path / ".abies-site").read_text())
         text = (self.path / "settings.yml").read_text()
         for key, value in {"poll_period": "0.2", "service_period": "0.2", "sync_period": "0.3", "delay_sec": "0.2", **(settings or {})}.items():
             text, n = re.subn(rf"^(  +{key}:) .*$", rf"\1 {value}", text, flags=re.M)
             assert n, f"settings.yml has no {key}"
+        if ssh_config:
+            text = text.replace("\ntransfers:\n", f"\ntransfers:\n  ssh_config: {ssh_config}\n", 1)
         (self.path / "settings.yml").write_text(text)
         if start:
             self.start()

@@ -1,7 +1,9 @@
 """The workflow of the quickstart: through every process of the design, to a result that is checked."""
+import subprocess
+
 import pytest
 
-from centre import Centre, temporary_folder, wait_for
+from centre import ROOT, Centre, temporary_folder, wait_for
 from workflow import Eigen
 
 
@@ -65,3 +67,23 @@ def test_parameters_never_become_syntax(centre, site):
     wait_for(lambda: centre.get(f"/jobs/{job}")["state"] in ("JOB_FINISHED", "FAILED"), 60, "the job")
     assert (site.path / "data" / "say" / "job.out").read_text() == evil + "\n"
     assert not list(site.path.rglob("pwned"))
+
+
+@pytest.fixture
+def sshd(centre):
+    """ssh_config of a throw-away sshd on loopback; its host is called ci."""
+    folder = centre.folder / "sshd"
+    subprocess.run([ROOT / "tests" / "lib" / "sshd.sh", folder, "start"], check=True)
+    yield folder / "ssh_config"
+    subprocess.run([ROOT / "tests" / "lib" / "sshd.sh", folder, "stop"], check=True)
+
+
+def test_files_come_and_go_by_rsync_over_ssh(centre, sshd):
+    site = centre.site("ssh", location="rsync://ci{}", ssh_config=sshd)
+    flow = Eigen(site, frames=6, order=20)
+    flow.submit()
+    site.allocate(minutes=10)
+    flow.wait()
+    items = [t for job in flow.ids for t in centre.get(f"/transfers/?job_id={job}")["results"]]
+    assert len(items) == 15 and {t["state"] for t in items} == {"done"}
+    assert {t["task_id"].split(":")[0] for t in items} == {"rsync"}
