@@ -18,15 +18,19 @@
 
 enum {
     BEAT_MS = 1000,
-    DEAD_MS = 10000,
+    DEAD_MS = 25000, /* a worker that hears nothing has ended its jobs by then */
+    AGAIN_MS = 200,  /* a kill that could not be sent */
     LEAVE_MS = 2000
 };
 
 struct errand {
     struct errand *next;
     int64_t job;
+    uint64_t serial; /* what worker and head call this run: a job may run twice */
     size_t node;
     struct ab_buf waiting; /* the order, until the worker is there */
+    bool over;             /* killed before the worker got it */
+    int64_t kill_ms;       /* a grace that the worker has not been told of yet; -1: none */
 };
 
 struct crew {
@@ -37,6 +41,7 @@ struct crew {
     bool *here; /* of each node: its worker is connected */
     struct errand *first;
     size_t n;
+    uint64_t serials;
 };
 
 static size_t node_of(const struct crew *self, const char *link)
@@ -186,13 +191,13 @@ int crew_start(crew_t *self, size_t node, const struct run_spec *spec, struct ab
     if (!e)
         abort();
     e->job = spec->job;
+    e->serial = ++self->serials;
+    e->kill_ms = -1;
     e->node = node;
     order_pack_run(&e->waiting, spec);
     snprintf(link, sizeof(link), "%zu", node);
     if (self->here[node]) {
-        if (ab_hub_send(self->hub, link, "run", (uint64_t)spec->job, e->waiting.data,
-                        e->waiting.len)
-            < 0) {
+        if (ab_hub_send(self->hub, link, "run", e->serial, e->waiting.data, e->waiting.len) < 0) {
             errand_free(e);
             return ab_fail(err, AB_EBUSY, "the worker of node %zu does not take another job now",
                            node);
@@ -205,25 +210,36 @@ int crew_start(crew_t *self, size_t node, const struct run_spec *spec, struct ab
     return 0;
 }
 
-static void send_kill(crew_t *self, const struct errand *e, int64_t grace_ms)
+static void send_kill(crew_t *self, struct errand *e)
 {
     char link[24], text[24];
     snprintf(link, sizeof(link), "%zu", e->node);
-    int n = snprintf(text, sizeof(text), "%" PRId64, grace_ms);
-    (void)ab_hub_send(self->hub, link, "kill", (uint64_t)e->job, text, (size_t)n);
+    int n = snprintf(text, sizeof(text), "%" PRId64, e->kill_ms);
+    if (ab_hub_send(self->hub, link, "kill", e->serial, text, (size_t)n) == 0)
+        e->kill_ms = -1;
+}
+
+/* Reported by the next crew_step: who kills does not expect to be called back. */
+static void end_errand(crew_t *self, struct errand *e, int64_t grace_ms)
+{
+    e->kill_ms = grace_ms;
+    if (e->waiting.len > 0)
+        e->over = true;
+    else
+        send_kill(self, e);
 }
 
 void crew_kill(crew_t *self, int64_t job, int64_t grace_ms)
 {
     for (struct errand *e = self->first; e; e = e->next)
         if (e->job == job)
-            send_kill(self, e, grace_ms);
+            end_errand(self, e, grace_ms);
 }
 
 void crew_kill_all(crew_t *self, int64_t grace_ms)
 {
     for (struct errand *e = self->first; e; e = e->next)
-        send_kill(self, e, grace_ms);
+        end_errand(self, e, grace_ms);
 }
 
 size_t crew_count(const crew_t *self)
@@ -251,21 +267,22 @@ static void job_ended(crew_t *self, const struct ab_message *m)
         return;
     }
     for (struct errand **at = &self->first; *at; at = &(*at)->next)
-        if ((*at)->job == e.job) {
+        if ((*at)->serial == m->number) {
+            e.job = (*at)->job;
             report(self, at, &e);
             return;
         }
 }
 
+/* What it may still run, if it was silent and not dead, was reported as lost. */
 static void worker_came(crew_t *self, size_t node, const char *link)
 {
     ab_log(AB_INFO, "worker.here", AB_KV("node", link));
     self->here[node] = true;
+    (void)ab_hub_send(self->hub, link, "clear", 0, NULL, 0);
     for (struct errand *e = self->first; e; e = e->next)
-        if (e->node == node && e->waiting.len > 0
-            && ab_hub_send(self->hub, link, "run", (uint64_t)e->job, e->waiting.data,
-                           e->waiting.len)
-                   == 0)
+        if (e->node == node && e->waiting.len > 0 && !e->over
+            && ab_hub_send(self->hub, link, "run", e->serial, e->waiting.data, e->waiting.len) == 0)
             ab_buf_free(&e->waiting);
 }
 
@@ -284,6 +301,27 @@ static void worker_went(crew_t *self, size_t node, const char *link)
         report(self, at, &e);
         at = &self->first; /* the callback may have started another job */
     }
+}
+
+/* Kills: of what no worker has, and those that could not be sent. True: some are left. */
+static bool see_to_kills(crew_t *self)
+{
+    bool left = false;
+    struct errand **at = &self->first;
+    while (*at) {
+        if ((*at)->over) {
+            struct run_exit e = {(*at)->job, RUN_KILLED, 0, "killed before it was started"};
+            report(self, at, &e);
+            at = &self->first; /* the callback may have started another job */
+            left = false;
+            continue;
+        }
+        if ((*at)->kill_ms >= 0 && self->here[(*at)->node])
+            send_kill(self, *at);
+        left = left || (*at)->kill_ms >= 0;
+        at = &(*at)->next;
+    }
+    return left;
 }
 
 static void take(crew_t *self, const struct ab_message *m)
@@ -321,5 +359,5 @@ int64_t crew_step(crew_t *self, int64_t now_ms)
     int64_t next = ab_hub_tick(self->hub, now_ms);
     while (ab_hub_receive(self->hub, &m) == 1)
         take(self, &m);
-    return next;
+    return see_to_kills(self) && next > AGAIN_MS ? AGAIN_MS : next;
 }

@@ -118,7 +118,7 @@ static void drop(struct head *self, struct task **at)
         self->n_running--;
     else
         self->n_stash--;
-    lease_drop(self->lease, t->job->id);
+    lease_drop(self->lease, t->job->id, t->job->lease);
     place_give(self->place, &t->placement);
     lease_batch_drop(t->batch);
     free(t);
@@ -132,14 +132,27 @@ static void kill_task(struct head *self, const struct task *t, int64_t grace_ms)
         run_kill(self->runs, t->job->id, grace_ms);
 }
 
+/* Killed, and not by us: the worker of its node died. A retry policy tells that from a time limit.
+ */
+static void report_node_loss(struct head *self, const struct task *t, const char *message)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf data = {0};
+    ab_buf_str(&data, "{\"cause\":\"node_loss\",\"message\":");
+    ab_buf_json_str(&data, message, strlen(message));
+    ab_buf_char(&data, '}');
+    report(self, t, AB_JOB_RUN_TIMEOUT, data.data, NULL);
+}
+
 static void report_end(struct head *self, const struct task *t, const struct run_exit *e)
 {
     if (t->cancelled)
         report_text(self, t, AB_JOB_FAILED, "cancelled", &e->code, e->tail);
     else if (e->end == RUN_LIMIT)
         report_text(self, t, AB_JOB_RUN_TIMEOUT, "killed: its wall_time_min is over", NULL, NULL);
+    else if (e->end == RUN_KILLED && self->ending)
+        report_text(self, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
     else if (e->end == RUN_KILLED)
-        report_text(self, t, AB_JOB_RUN_TIMEOUT, self->why ? self->why : e->tail, NULL, NULL);
+        report_node_loss(self, t, e->tail);
     else if (e->code == 0)
         report(self, t, AB_JOB_RUN_DONE, NULL, &e->code);
     else
@@ -358,8 +371,7 @@ static void take_news(struct head *self)
     while (lease_news(self->lease, &news)) {
         struct task **at = &self->tasks;
         while (*at) {
-            bool meant =
-                (*at)->job->id == news.job && (!news.lost || (*at)->batch->session == news.session);
+            bool meant = (*at)->job->id == news.job && (*at)->job->lease == news.lease;
             if (!meant || !(news.lost ? lose(self, at) : cancel(self, at)))
                 at = &(*at)->next;
         }
@@ -393,7 +405,7 @@ static size_t count_runs(const struct head *self)
 static void sleep_until_something(struct head *self, int64_t most_ms)
 {
     struct pollfd p[5] = {
-        {.fd = self->o.signals, .events = POLLIN},
+        {.fd = self->stop ? -1 : self->o.signals, .events = POLLIN}, /* one is enough */
         {.fd = lease_fd(self->lease), .events = POLLIN},
         {.fd = status_fd(self->status), .events = POLLIN},
         {.fd = -1, .events = POLLIN},

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "ids.h"
 #include "schema/json.h"
 
 #include <inttypes.h>
@@ -25,13 +24,24 @@ enum {
     EMPTY_PAUSE_MS = 1000
 };
 
+struct held {
+    int64_t job;
+    int lease;
+    bool named; /* in a heartbeat */
+};
+
+struct held_list {
+    struct held *v;
+    size_t n, cap;
+};
+
 struct lease {
     struct ab_client_file file; /* borrowed texts: the options' file outlives us */
     int64_t site_id, batch_job_id, heartbeat_ms;
     const char *filter_tags, *sort_by;
     bool serial_only;
 
-    ab_api_t *api;   /* the thread's, and lease_end's after it has ended: so are all down to `end` */
+    ab_api_t *api; /* the thread's, and lease_end's after it has ended: so are all down to `end` */
     int64_t session; /* 0: none now */
     int64_t beat_at, beat_every_ms, acquire_at;
     int failures;
@@ -47,7 +57,7 @@ struct lease {
     struct lease_want want;
     struct ab_error refused; /* why there will be no session */
     struct lease_batch *first, **last;
-    struct ids held, cancelled, lost, lost_session; /* the last two in step */
+    struct held_list held, cancelled, lost;
 };
 
 void lease_batch_drop(struct lease_batch *batch)
@@ -56,6 +66,17 @@ void lease_batch_drop(struct lease_batch *batch)
         return;
     ab_arena_destroy(&batch->arena);
     free(batch);
+}
+
+static void held_add(struct held_list *list, struct held one)
+{
+    if (list->n == list->cap) {
+        list->cap = list->cap ? list->cap * 2 : 16;
+        list->v = realloc(list->v, list->cap * sizeof(*list->v));
+        if (!list->v)
+            abort();
+    }
+    list->v[list->n++] = one;
 }
 
 static void ring(lease_t *self)
@@ -119,10 +140,8 @@ static void session_gone(lease_t *self)
     self->key[0] = '\0';
     pthread_mutex_lock(&self->lock);
     free_batches(self);
-    for (size_t i = 0; i < self->held.n; i++) {
-        ids_add(&self->lost, self->held.v[i]);
-        ids_add(&self->lost_session, self->session);
-    }
+    for (size_t i = 0; i < self->held.n; i++)
+        held_add(&self->lost, self->held.v[i]);
     self->session = 0;
     self->held.n = 0;
     pthread_mutex_unlock(&self->lock);
@@ -155,7 +174,7 @@ static void add_batch(lease_t *self, struct lease_batch *batch)
     const struct job *jobs = batch->jobs.v;
     pthread_mutex_lock(&self->lock);
     for (size_t i = 0; i < batch->jobs.n; i++)
-        ids_add(&self->held, jobs[i].id);
+        held_add(&self->held, (struct held){.job = jobs[i].id, .lease = jobs[i].lease});
     *self->last = batch;
     self->last = &batch->next;
     pthread_mutex_unlock(&self->lock);
@@ -212,10 +231,22 @@ static int acquire(lease_t *self, const struct ab_buf *body)
     return -1;
 }
 
-static void take_ids(const struct ab_value *list, struct ids *into)
+/* The leases that an answer to a heartbeat speaks of: of the jobs that it named. One that was given
+ * back and leased again while it was under way is not meant. */
+static void take_ids(lease_t *self, const struct ab_value *list, bool lost)
 {
-    for (size_t i = 0; list && list->type == AB_V_LIST && i < list->n; i++)
-        ids_add(into, ab_value_int(&list->items[i], 0));
+    for (size_t i = 0; list && list->type == AB_V_LIST && i < list->n; i++) {
+        int64_t job = ab_value_int(&list->items[i], 0);
+        for (size_t k = 0; k < self->held.n; k++) {
+            struct held one = self->held.v[k];
+            if (one.job != job || !one.named)
+                continue;
+            held_add(lost ? &self->lost : &self->cancelled, one);
+            if (lost)
+                self->held.v[k] = self->held.v[--self->held.n];
+            break;
+        }
+    }
 }
 
 /* A third of what is left of the lease. */
@@ -235,8 +266,10 @@ static void heartbeat(lease_t *self)
     char path[64];
     ab_buf_str(&body, "{\"jobs\":[");
     pthread_mutex_lock(&self->lock);
-    for (size_t i = 0; i < self->held.n; i++)
-        ab_buf_printf(&body, "%s%" PRId64, i ? "," : "", self->held.v[i]);
+    for (size_t i = 0; i < self->held.n; i++) {
+        ab_buf_printf(&body, "%s%" PRId64, i ? "," : "", self->held.v[i].job);
+        self->held.v[i].named = true;
+    }
     pthread_mutex_unlock(&self->lock);
     ab_buf_str(&body, "]}");
     snprintf(path, sizeof(path), "/sessions/%" PRId64 "/heartbeat", self->session);
@@ -251,10 +284,8 @@ static void heartbeat(lease_t *self)
     }
     const struct ab_value *v = ab_value_parse(arena, reply.data, reply.len, NULL);
     pthread_mutex_lock(&self->lock);
-    take_ids(ab_value_get(v, "cancel"), &self->cancelled);
-    take_ids(ab_value_get(v, "lost"), &self->lost);
-    while (self->lost_session.n < self->lost.n)
-        ids_add(&self->lost_session, self->session);
+    take_ids(self, ab_value_get(v, "cancel"), false);
+    take_ids(self, ab_value_get(v, "lost"), true);
     bool news = self->cancelled.n + self->lost.n > 0;
     pthread_mutex_unlock(&self->lock);
     if (news)
@@ -416,10 +447,9 @@ void lease_end(lease_t **self_p, int64_t timeout_ms)
     free_batches(self);
     ab_api_destroy(&self->api);
     ab_close(&self->event);
-    ids_free(&self->held);
-    ids_free(&self->cancelled);
-    ids_free(&self->lost);
-    ids_free(&self->lost_session);
+    free(self->held.v);
+    free(self->cancelled.v);
+    free(self->lost.v);
     free(self);
     *self_p = NULL;
 }
@@ -474,24 +504,24 @@ bool lease_news(lease_t *self, struct lease_news *out)
     *out = (struct lease_news){0};
     pthread_mutex_lock(&self->lock);
     out->lost = self->lost.n > 0;
-    bool any = ids_pop(out->lost ? &self->lost : &self->cancelled, &out->job);
-    if (out->lost)
-        (void)ids_pop(&self->lost_session, &out->session);
+    struct held_list *list = out->lost ? &self->lost : &self->cancelled;
+    bool any = list->n > 0;
+    if (any) {
+        const struct held *one = &list->v[--list->n];
+        out->job = one->job;
+        out->lease = one->lease;
+    }
     pthread_mutex_unlock(&self->lock);
     return any;
 }
 
-void lease_hold(lease_t *self, int64_t job)
+void lease_drop(lease_t *self, int64_t job, int lease)
 {
     pthread_mutex_lock(&self->lock);
-    if (!ids_has(&self->held, job))
-        ids_add(&self->held, job);
-    pthread_mutex_unlock(&self->lock);
-}
-
-void lease_drop(lease_t *self, int64_t job)
-{
-    pthread_mutex_lock(&self->lock);
-    ids_remove(&self->held, job);
+    for (size_t i = 0; i < self->held.n; i++)
+        if (self->held.v[i].job == job && self->held.v[i].lease == lease) {
+            self->held.v[i] = self->held.v[--self->held.n];
+            break;
+        }
     pthread_mutex_unlock(&self->lock);
 }

@@ -49,16 +49,15 @@ bool lease_refused(lease_t *self, struct ab_error *err); /* there will never be 
 void lease_ask(lease_t *self, const struct lease_want *want);
 bool lease_asking(lease_t *self);              /* an answer is still to come */
 struct lease_batch *lease_take(lease_t *self); /* NULL: none */
-/* Next job that is to be killed: the user cancelled it, or it is not ours any more under that
- * session. */
+/* Next lease whose job is to be killed: the user cancelled it, or it is not ours any more. */
 struct lease_news {
-    int64_t job, session;
+    int64_t job;
+    int lease;
     bool lost;
 };
 bool lease_news(lease_t *self, struct lease_news *out);
 
-void lease_hold(lease_t *self, int64_t job); /* named in heartbeats from now on */
-void lease_drop(lease_t *self, int64_t job);
+void lease_drop(lease_t *self, int64_t job, int lease); /* over: named in no heartbeat any more */
 
 /* Stops the thread and deletes the session: what is still leased goes back. At most timeout_ms. */
 void lease_end(lease_t **self, int64_t timeout_ms);

@@ -190,7 +190,7 @@ static enum outcome deliver(status_t *self, struct update **batch)
         int status = patch(self, *batch, key, &reply, &err);
         if (status >= 200 && status < 300)
             return DELIVERED;
-        if (status >= 400 && status < 500 && status != 401 && status != 408 && status != 429) {
+        if (status == 400 || status == 409 || status == 413 || status == 422) {
             if (!drop_named(self, batch, &reply)) {
                 if (!(*batch)->next)
                     refuse(self, batch, err.text);

@@ -60,6 +60,8 @@ static void obey(struct worker *self, const struct ab_message *m)
         snprintf(text, sizeof(text), "%.*s", (int)(m->len < 20 ? m->len : 20),
                  (const char *)m->body);
         run_kill(self->runs, (int64_t)m->number, strtol(text, NULL, 10));
+    } else if (strcmp(m->kind, "clear") == 0) {
+        runs_kill_all(self->runs, 0); /* the head gave them up while it did not hear of us */
     } else if (strcmp(m->kind, "leave") == 0) {
         self->leaving = true;
     }
