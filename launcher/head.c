@@ -231,6 +231,8 @@ static int start(struct head *self, struct task *t, struct ab_error *err)
         return crew_start(self->crew, slot->node, &spec, err);
     if (run_start(self->runs, &spec, err) == 0)
         return 0;
+    if (err->code == AB_EBUSY) /* a full disk */
+        return -1;
     /* The program cannot be started: that is the run's result, not the launcher's trouble. */
     int code = RUN_NEVER;
     report_text(self, t, AB_JOB_RUN_ERROR, NULL, &code, err->text);

@@ -183,7 +183,8 @@ int prepare_job(prepare_t *self, const struct job *job, const struct placement *
     char *path = NULL;
     AB_AUTO(ab_close) int folder = ab_workdir_open(self->o.site, job->workdir, true, &path, err);
     if (folder < 0) {
-        err->code = AB_EINVAL;
+        if (err->code != AB_EBUSY && err->code != AB_EINTERNAL) /* a full disk, no data/ */
+            err->code = AB_EINVAL;
         return -1;
     }
     out->cwd = ab_strdup(arena, path);

@@ -8,6 +8,7 @@
 #include "base/spawn.h"
 #include "base/str.h"
 #include "guard.h"
+#include "sitedir/workdir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,7 +103,7 @@ static int open_output(const char *path, struct ab_error *err)
     }
     int fd = open(path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
-        ab_fail_errno(err, AB_EINVAL, "cannot open the job's output file %s", path);
+        ab_fail_errno(err, ab_errno_code(errno), "cannot open the job's output file %s", path);
     return fd;
 }
 

@@ -19,6 +19,7 @@ struct held {
     const struct job *job; /* in the batch's arena */
     hook_t *hook;          /* NULL: waits */
     bool needs_worker;     /* known to have a hook */
+    bool named;            /* in a heartbeat */
     struct held *next;
 };
 

@@ -71,7 +71,8 @@ static int open_log(int workdir, enum ab_app_hook which, int64_t job_id, struct 
     int fd = openat(workdir, LOG, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 
     if (fd < 0)
-        return ab_fail_errno(err, AB_EINVAL, "cannot open " LOG " in the work directory");
+        return ab_fail_errno(err, ab_errno_code(errno),
+                             "cannot open " LOG " in the work directory");
     ab_time_format(ab_utc_us(), true, when);
     dprintf(fd, "=== %s: %s of job %" PRId64 "\n", when, ab_app_hook_names[which], job_id);
     return fd;
@@ -148,8 +149,11 @@ hook_t *hook_start(const struct ab_site *site, const char *folder, const struct 
     self->pid_file = file_of(folder, job->id, "pid");
     self->limit_ms = app->hook_timeout_ms;
     self->end_ms = ab_now_ms() + self->limit_ms;
-    if (write_job(self, job, err) < 0)
+    if (write_job(self, job, err) < 0) {
+        if (err)
+            err->code = AB_EBUSY; /* the site's disk, not the job */
         return NULL;
+    }
     if (run(self, site, app, job, err) < 0) {
         ab_fail_within(err, "%s hook", ab_app_hook_names[which]);
         return NULL;
@@ -159,8 +163,11 @@ hook_t *hook_start(const struct ab_site *site, const char *folder, const struct 
         ab_fail_errno(err, AB_EINTERNAL, "pidfd_open");
         return NULL;
     }
-    if (write_pid(self, err) < 0)
+    if (write_pid(self, err) < 0) {
+        if (err)
+            err->code = AB_EBUSY;
         return NULL;
+    }
     return AB_TAKE(self);
 }
 

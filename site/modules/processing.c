@@ -164,6 +164,10 @@ static bool begin_job(struct module *m, struct processing *p, struct held *one)
             return true;
         }
     }
+    if (err.code == AB_EBUSY) { /* a full disk is not the job's fault */
+        module_complain(m, "job.delayed", err.text);
+        return false;
+    }
     if (err.code)
         fail_job(m, p, job, err.text);
     else
@@ -354,21 +358,24 @@ static void beat(struct module *m, struct processing *p)
     char path[64];
 
     ab_buf_str(&body, "{\"jobs\":[");
-    for (const struct held *one = p->held.first; one; one = one->next)
+    for (struct held *one = p->held.first; one; one = one->next) {
         ab_buf_printf(&body, "%s%" PRId64, one == p->held.first ? "" : ",", one->job->id);
+        one->named = true;
+    }
     ab_buf_str(&body, "]}");
     snprintf(path, sizeof(path), "/sessions/%" PRId64 "/heartbeat", p->session);
     p->beating = module_send(m, "POST", path, &body, MODULE_CALL_MS);
     p->beat_ms = ab_now_ms() + BEAT_FIRST_MS;
 }
 
-/* `cancelled`: the user's wish, which is reported; else the job is somebody else's by now. */
+/* `cancelled`: the user's wish, which is reported; else the job is somebody else's by now. A job
+ * that left and was leased again while the heartbeat was under way is not meant. */
 static void drop_named(struct module *m, struct processing *p, const struct ab_value *ids,
                        bool cancelled)
 {
     for (size_t i = 0; ids && ids->type == AB_V_LIST && i < ids->n; i++) {
         struct held *one = held_find(&p->held, ab_value_int(&ids->items[i], 0));
-        if (!one)
+        if (!one || !one->named)
             continue;
         if (cancelled)
             fail_job(m, p, one->job, "cancelled");

@@ -15,13 +15,24 @@
 
 #define FOLDER (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
+int ab_errno_code(int number)
+{
+    static const int passing[] = {ENOSPC, EDQUOT, EIO,       ESTALE,    EMFILE,
+                                  ENFILE, ENOMEM, ETIMEDOUT, EHOSTDOWN, EAGAIN};
+    for (size_t i = 0; i < AB_COUNT(passing); i++)
+        if (passing[i] == number)
+            return AB_EBUSY;
+    return AB_EINVAL;
+}
+
 /* One step down. A folder that another process makes at the same moment is as good. */
 static int step(int folder, const char *name, bool create, const char *whole, struct ab_error *err)
 {
     int fd = openat(folder, name, FOLDER);
     if (fd < 0 && errno == ENOENT && create) {
         if (mkdirat(folder, name, 0755) < 0 && errno != EEXIST)
-            return ab_fail_errno(err, AB_EINVAL, "cannot make folder %s of %s", name, whole);
+            return ab_fail_errno(err, ab_errno_code(errno), "cannot make folder %s of %s", name,
+                                 whole);
         fd = openat(folder, name, FOLDER);
     }
     if (fd >= 0)
@@ -30,8 +41,8 @@ static int step(int folder, const char *name, bool create, const char *whole, st
         return ab_fail(err, AB_EDENIED,
                        "%s: %s is a symbolic link or no folder; links are not followed below data/",
                        whole, name);
-    return ab_fail_errno(err, errno == ENOENT ? AB_ENOENT : AB_EINVAL, "cannot open %s of %s", name,
-                         whole);
+    return ab_fail_errno(err, errno == ENOENT ? AB_ENOENT : ab_errno_code(errno),
+                         "cannot open %s of %s", name, whole);
 }
 
 int ab_open_below(int folder, const char *name, bool create, struct ab_error *err)

@@ -8,6 +8,7 @@
 #include "sitedir/workdir.h"
 #include "sweep/sweep.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -363,6 +365,30 @@ static void the_centre_is_told_only_what_differs(void **state)
 
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, fresh, drop)
 
+/* EMFILE stands for all that passes: a full disk, a file server that is away. */
+static void trouble_of_the_site_is_not_told_as_the_jobs_fault(void **state)
+{
+    (void)state;
+    struct ab_site site = {0};
+    struct ab_error err = {0};
+    struct rlimit before, few;
+    assert_int_equal(ab_site_find(&site, root, &err), 0);
+    int fd = ab_workdir_open(&site, "busy/one", true, NULL, &err);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = (rlim_t)fd + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    fd = ab_workdir_open(&site, "busy/one", true, NULL, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(fd, -1);
+    assert_true(err.code == AB_EBUSY || err.code == AB_EINTERNAL);
+    assert_int_equal(ab_errno_code(ENOSPC), AB_EBUSY);
+    assert_int_equal(ab_errno_code(EACCES), AB_EINVAL);
+    ab_site_free(&site);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +402,7 @@ int main(void)
         TEST(of_many_starters_one_gets_the_lock),
         TEST(a_work_directory_is_made_below_data),
         TEST(no_name_leads_out_of_data),
+        TEST(trouble_of_the_site_is_not_told_as_the_jobs_fault),
         TEST(patterns_match_as_in_a_shell_with_globstar),
         TEST(only_matching_files_below_the_folder_go),
         TEST(the_centre_is_told_only_what_differs),
