@@ -186,10 +186,10 @@ static int failed_inside(post_t *self, const struct outbox_call *call, struct ab
     return 0;
 }
 
+/* Only what the centre says of updates; a 404 is of something that stands in front of it. */
 static bool is_refusal(int status)
 {
-    return status >= 400 && status < 500 && status != 401 && status != 403 && status != 408
-           && status != 429;
+    return status == 400 || status == 409 || status == 413 || status == 422;
 }
 
 static int send_call(post_t *self, const struct outbox_call *call, struct ab_error *err)

@@ -96,15 +96,21 @@ static void *serve(void *arg)
 
     while (next_call(self, &call)) {
         struct uplink_reply *reply = calloc(1, sizeof(*reply));
+        int64_t left = call.until_ms - ab_now_ms();
         struct ab_api_options options = {
-            .timeout_ms = call.timeout_ms > 0 ? call.timeout_ms : CALL_TIMEOUT_MS,
+            .timeout_ms = left,
             .retries = -1,
             .stop = &self->stop,
         };
         memcpy(reply->link, call.link, sizeof(reply->link));
         reply->number = call.number;
-        reply->status = ab_api_call(lane->api, call.method, call.path, call.body, call.len,
-                                    &options, &reply->body, &reply->err);
+        /* whoever asked has given up by now, and may be asking again */
+        if (left <= 0)
+            reply->status = ab_fail(&reply->err, AB_ETIMEOUT,
+                                    "other calls to the centre took all the time of this one");
+        else
+            reply->status = ab_api_call(lane->api, call.method, call.path, call.body, call.len,
+                                        &options, &reply->body, &reply->err);
         free_call(&call);
         give_reply(self, reply);
     }
@@ -172,6 +178,7 @@ int uplink_submit(uplink_t *self, struct uplink_call *call, struct ab_error *err
 {
     bool full;
 
+    call->until_ms = ab_now_ms() + (call->timeout_ms > 0 ? call->timeout_ms : CALL_TIMEOUT_MS);
     pthread_mutex_lock(&self->mutex);
     full = self->waiting == UPLINK_QUEUE;
     if (!full) {

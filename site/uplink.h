@@ -23,7 +23,8 @@ struct uplink_call {
     char method[8];
     char *path, *body; /* malloc'ed; body may be NULL */
     size_t len;
-    int64_t timeout_ms; /* total */
+    int64_t timeout_ms; /* total, the wait in the queue included */
+    int64_t until_ms;   /* set by uplink_submit */
 };
 
 struct uplink_reply {
