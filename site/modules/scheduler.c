@@ -413,9 +413,26 @@ static const struct scheduler_job *find_listed(const struct scheduler_job *liste
     return NULL;
 }
 
-static void follow(struct module *m, struct scheduler_module *s, const struct batch_job *job,
+/* It was submitted, and we were killed before we could tell: it is cancelled like any other. */
+static struct batch_job with_id(const struct scheduler_module *s, const struct batch_job *job)
+{
+    struct batch_job known = *job;
+    bool has = AB_HAS(batch_job, job, scheduler_id) && !AB_IS_NULL(batch_job, job, scheduler_id);
+    int64_t id = has || job->state != AB_BATCH_PENDING_DELETION || !s->system->find
+                     ? 0
+                     : s->system->find(s->folder, job->id);
+    if (id) {
+        known.scheduler_id = id;
+        AB_SET(batch_job, &known, scheduler_id);
+        known.null &= ~(UINT64_C(1) << AB_FIELD_batch_job_scheduler_id);
+    }
+    return known;
+}
+
+static void follow(struct module *m, struct scheduler_module *s, const struct batch_job *told,
                    const struct scheduler_job *listed, size_t n, int64_t *quota)
 {
+    const struct batch_job known = with_id(s, told), *job = &known;
     const struct scheduler_job *found = find_listed(listed, n, job);
     watch(s, job->id)->seen = true;
     if (job->state == AB_BATCH_PENDING_SUBMISSION) {

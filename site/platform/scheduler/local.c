@@ -75,6 +75,14 @@ static int submit(const char *folder, const struct scheduler_submit *job, int64_
     return start_process(folder, r.id, err);
 }
 
+static int64_t find(const char *folder, int64_t batch_job_id)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    struct record r;
+    struct ab_error err = {0};
+    return record_read(folder, batch_job_id, arena, &r, &err) < 0 ? 0 : r.id;
+}
+
 static bool waits(const struct record *r)
 {
     return !r->started_us && ab_utc_us() - r->submitted_us < START_US;
@@ -163,13 +171,18 @@ static void stop(const char *folder, int64_t timeout_ms)
     for (size_t i = 0; i < n; i++)
         (void)cancel(folder, jobs[i].id, &err);
     int64_t until = ab_now_ms() + timeout_ms;
-    while (count_alive(folder, jobs, n) > 0 && ab_now_ms() < until)
+    while (count_alive(folder, jobs, n) > 0 && ab_now_ms() < until) {
         (void)poll(NULL, 0, 50);
+        for (size_t i = 0; i < n; i++) /* one that was just starting had no pid yet */
+            if (!jobs[i].running)
+                (void)cancel(folder, jobs[i].id, &err);
+    }
 }
 
 const struct scheduler scheduler_local = {
     .name = "local",
     .submit = submit,
+    .find = find,
     .list = list,
     .cancel = cancel,
     .past = past,

@@ -41,6 +41,8 @@ struct scheduler {
     /* All take the folder of scripts and outputs (qsubmit/). 0 or -1; AB_EBUSY: ask again later. */
     int (*submit)(const char *folder, const struct scheduler_submit *job, int64_t *id,
                   struct ab_error *err);
+    /* The id that submit gave to this batch job; 0: it was never submitted. */
+    int64_t (*find)(const char *folder, int64_t batch_job_id);
     int (*list)(const char *folder, ab_arena_t *arena, struct scheduler_job **jobs, size_t *n,
                 struct ab_error *err);
     int (*cancel)(const char *folder, int64_t id,
