@@ -4,7 +4,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/rand.h"
 #include "base/spawn.h"
+#include "base/str.h"
 #include "base/supervise.h"
 #include "bus/curve.h"
 #include "bus/local.h"
@@ -83,8 +85,12 @@ static int open_hub(crew_t *self, struct ab_error *err)
     if (!local && gethostname(host, sizeof(host) - 1) < 0)
         return ab_fail_errno(err, AB_EINTERNAL, "this machine does not tell its name");
     snprintf(keys.endpoint, sizeof(keys.endpoint), "tcp://%.200s%s", host, port);
-    char path[4200];
-    snprintf(path, sizeof(path), "%s/launcher-%d.keys", self->o.run_dir, (int)getpid());
+    char path[4200], random[9];
+    uint32_t bits;
+    /* launchers of several machines share the folder, and may have the same pid */
+    ab_random(&bits, sizeof(bits));
+    ab_hex(&bits, sizeof(bits), random);
+    snprintf(path, sizeof(path), "%s/launcher-%d-%s.keys", self->o.run_dir, (int)getpid(), random);
     self->keys_path = strdup(path);
     return order_keys_write(path, &keys, err);
 }

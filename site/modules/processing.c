@@ -27,6 +27,7 @@
 #define BEAT_MOST_MS 60000
 #define BEAT_FIRST_MS 1000
 #define PUT_MAX 500
+#define ANSWER_MS 10000 /* more than a call's time: its answer is lost */
 
 struct processing {
     ab_apps_t *apps;
@@ -36,6 +37,7 @@ struct processing {
     int64_t session, leftover;          /* ours; one that a killed module left (0: none) */
     uint64_t creating, asking, beating; /* numbers of calls that run */
     int64_t ask_ms, beat_ms, create_ms; /* when next */
+    int64_t asked_ms, beaten_ms;        /* when last */
     bool tired; /* an answer with jobs may be lost: end this session when nothing is held */
     struct ab_buf updates[PUT_MAX];
     size_t n_updates;
@@ -321,6 +323,7 @@ static void ask(struct module *m, struct processing *p)
     ab_buf_str(&body, ",\"states\":[\"STAGED_IN\",\"RUN_DONE\",\"RUN_ERROR\",\"RUN_TIMEOUT\"]}");
     snprintf(path, sizeof(path), "/sessions/%" PRId64, p->session);
     p->asking = module_send(m, "POST", path, &body, MODULE_CALL_MS);
+    p->asked_ms = ab_now_ms();
 }
 
 static void on_jobs(struct module *m, struct processing *p, int status, const struct ab_buf *body,
@@ -365,7 +368,8 @@ static void beat(struct module *m, struct processing *p)
     ab_buf_str(&body, "]}");
     snprintf(path, sizeof(path), "/sessions/%" PRId64 "/heartbeat", p->session);
     p->beating = module_send(m, "POST", path, &body, MODULE_CALL_MS);
-    p->beat_ms = ab_now_ms() + BEAT_FIRST_MS;
+    p->beaten_ms = ab_now_ms();
+    p->beat_ms = p->beaten_ms + BEAT_FIRST_MS;
 }
 
 /* `cancelled`: the user's wish, which is reported; else the job is somebody else's by now. A job
@@ -452,10 +456,28 @@ static void renew_session(struct module *m, struct processing *p)
     write_session(p);
 }
 
+/* The broker answers in time; an answer that got lost on the way must not be waited for for ever.
+ */
+static void give_up_answers(struct module *m, struct processing *p)
+{
+    int64_t before = ab_now_ms() - MODULE_CALL_MS - ANSWER_MS;
+
+    if (p->creating && p->create_ms < before)
+        p->creating = 0;
+    if (p->beating && p->beaten_ms < before)
+        p->beating = 0;
+    if (p->asking && p->asked_ms < before) {
+        p->asking = 0;
+        p->tired = true; /* it may have brought jobs */
+        module_complain(m, "jobs.unanswered", "the broker's answer did not come");
+    }
+}
+
 static int64_t cycle(struct module *m, void *self)
 {
     struct processing *p = self;
     int64_t wait = begin_jobs(m, p);
+    give_up_answers(m, p);
 
     if (p->session)
         renew_session(m, p);
