@@ -7,9 +7,13 @@
 
 Nothing here retries or repairs: what the server says is what the test sees.
 """
+import http.client
 import itertools
 import json
 import re
+import socket
+import ssl
+from urllib.parse import urlsplit
 
 import requests
 
@@ -184,6 +188,25 @@ class Tenant:
 
     def events(self, job, **params):
         return self.page("/events/", job_id=job["id"], ordering="timestamp", **params)["results"]
+
+
+class Wire:
+    """One TLS connection, used for several requests in turn."""
+
+    def __init__(self, tenant):
+        at = urlsplit(tenant.root)
+        context = ssl.create_default_context(cafile=tenant.centre.ca)
+        self.sock = context.wrap_socket(socket.create_connection((at.hostname, at.port), 30), server_hostname=at.hostname)
+        self.sock.settimeout(30)
+        self.token = tenant.token
+
+    def send(self, method, path, body=b"", more=""):
+        self.sock.sendall(f"{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {self.token}\r\ncontent-length: {len(body)}\r\n{more}\r\n".encode() + body)
+
+    def answer(self, method="GET"):
+        r = http.client.HTTPResponse(self.sock, method=method)
+        r.begin()
+        return r.status, r.read()
 
 
 def compact(value):

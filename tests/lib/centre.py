@@ -151,6 +151,10 @@ class Centre:
         for site in self.sites:
             site.stop(check=False)
         self.cli("down", check=False, timeout=60)
+        until = time.monotonic() + 10
+        while (left := processes_with(str(self.folder))) and time.monotonic() < until:
+            time.sleep(0.1)
+        self.left = [f"{pid}: {command_line(pid)}" for pid in left]
         for _ in range(3):
             for pid in processes_with(str(self.folder)):
                 try:
@@ -159,6 +163,7 @@ class Centre:
                     pass
 
     def nothing_left(self):
+        assert not self.left, "left behind by `abies site stop` and `abies down`:\n" + "\n".join(self.left)
         for path in sorted(self.folder.rglob("*.log")) + sorted(self.folder.rglob("*.out")):
             text = path.read_text(errors="replace")
             for bad in ("AddressSanitizer", "LeakSanitizer", "runtime error:", "ThreadSanitizer"):

@@ -57,7 +57,6 @@ class World:
         (job,) = t.jobs(self.app, transfers={"data": {"location_alias": "lab", "path": "/x"}})
         known["batch_job_id"] = t.batch_job(self.site)["id"]
         known["JobCreate.transfers"] = known["JobTemplate.transfers"] = {"data": {"location_alias": "lab", "path": "/x/y"}}
-        known.update({"JobArray.parameters": {"n": [1]}, "JobArray.workdir": f"w{job['id']}/{{{{n}}}}"})
         token = expect(t.post("/auth/tokens", {"name": "x"}), 201)
         known["refresh_token"] = token.get("refresh_token") or "x"
         self.ids = {"sites": self.site["id"], "apps": self.app["id"], "jobs": job["id"], "batch-jobs": known["batch_job_id"], "transfers": t.ids("/transfers/", job_id=job["id"])[0],

@@ -84,7 +84,7 @@ class Second:
                     "transfers": self.t.ids("/transfers/")[0], "tokens": 0}
         self.known = {"site_id": self.site["id"], "app_id": self.app["id"], "app_ids": [self.app["id"]], "parent_ids": [], "workdir": unique("w"), "batch_job_id": None, "lease": None,
                       "name": unique("N"), "SiteCreate.path": "/x", "SiteUpdate.path": "/x", "TokenCreate.scope": "site", "TokenCreate.site_id": self.site["id"], "state_timestamp": None,
-                      "JobCreate.transfers": {}, "JobTemplate.transfers": {}, "JobArray.workdir": unique("w") + "/{{n}}", "JobArray.parameters": {"n": [1, 2]}, "JobTemplate.transfers": {}, "JobArray.parameters": {"n": [1]}, "JobArray.workdir": unique("w") + "/{{n}}", "BatchJobCreate.partitions": None, "AppParameter.default": None, "AppParameter.required": True, "retry": None, "transfer_locations": {"lab": "rsync://lab"},
+                      "JobCreate.transfers": {}, "JobTemplate.transfers": {}, "JobArray.parameters": {"n": [1]}, "JobArray.workdir": unique("w") + "/{{n}}", "BatchJobCreate.partitions": None, "AppParameter.default": None, "AppParameter.required": True, "retry": None, "transfer_locations": {"lab": "rsync://lab"},
                       "JobPatch.id": self.job["id"], "BatchJobPatch.id": self.batch_job["id"], "TransferPatch.id": self.ids["transfers"], "states": ["PREPROCESSED", "RESTART_READY", "RUNNING", "STAGED_IN"],
                       "max_num_jobs": 100, "filter_tags": {}, "max_aggregate_nodes": None, "max_wall_time_min": None, "max_nodes_per_job": None, "backfill_windows": {}, "jobs": []}
 
