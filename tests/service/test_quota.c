@@ -158,7 +158,7 @@ static void two_at_once_do_not_slip_in_together(void **state)
 static void sites_have_a_limit_too(void **state)
 {
     (void)state;
-    const char *const body = "{'name': '%s', 'path': '/p'}";
+    static const char body[] = "{'name': '%s', 'path': '/p'}";
     char text[64];
     desk_set("jobs", "max_sites", "2");
     snprintf(text, sizeof(text), body, "second");
