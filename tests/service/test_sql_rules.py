@@ -174,7 +174,7 @@ def ends(s):
     s.step([103, 104], "RUNNING")
     s.say("UPDATE jobs SET cancel = true WHERE id = 104; UPDATE sessions SET heartbeat = now() - interval '10 min' WHERE id = 70;")
     s.say("BEGIN; TRUNCATE got, last;")
-    s.loop(s.call("session_stale", ttl="'5 min'", batch=100), "INSERT INTO got VALUES (r.id);")
+    s.loop(s.call("session_stale", ttl="'5 min'", batch=100, by_age="true"), "INSERT INTO got VALUES (r.id);")
     s.want("the sweeper finds the stale one only", "SELECT string_agg(id::text, ' ') FROM got", "70")
     s.loop(s.call("session_end", sessions="(SELECT array_agg(id) FROM got)"),
            "INSERT INTO last VALUES (r.freed, r.timed_out, r.owners);")
