@@ -188,8 +188,9 @@ static int ask_text(const struct who *who, const char *method, const char *where
     return status;
 }
 
-static int ask_v(const struct who *who, const char *method, const char *where, const char *format,
-                 va_list args)
+__attribute__((format(printf, 4, 0))) static int ask_v(const struct who *who, const char *method,
+                                                       const char *where, const char *format,
+                                                       va_list args)
 {
     char *body;
     if (vasprintf(&body, format, args) < 0)
