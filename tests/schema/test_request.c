@@ -327,7 +327,7 @@ static void the_name_of_an_app_is_an_identifier(void **state)
 {
     (void)state;
     static const char *const good[] = {"A", "_", "a1", "Caf\xc3\xa9", "\xe6\xb5\x8b\xe8\xaf\x95", "\xce\xb1_1"};
-    static const char *const bad[] = {"", "1a", "a-b", "a b", "a.b", "\xe2\x82\xac", "\xf0\x9f\x8c\xb2", "a\xe2\x80\x93" "b"};
+    static const char *const bad[] = {"", "1a", "a-b", "a b", "a.b", "\xe2\x82\xac", "\xf0\x9f\x8c\xb2", ("a\xe2\x80\x93" "b")};
     for (size_t i = 0; i < sizeof(good) / sizeof(*good) + sizeof(bad) / sizeof(*bad); i++) {
         bool is_good = i < sizeof(good) / sizeof(*good);
         const char *name = is_good ? good[i] : bad[i - sizeof(good) / sizeof(*good)];

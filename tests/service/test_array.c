@@ -145,8 +145,8 @@ static void what_no_schema_allows_is_refused(void **state)
         "{'template': {'app_id': 1}, 'workdir': '{{n}}'}",
         "{'template': {'app_id': 1}, 'workdir': '{{n}}', 'parameters': [1]}",
         "{'template': {'app_id': 1}, 'workdir': '{{n}}', 'parameters': {'n': [1]}, 'combine': 'x'}",
-        "{'template': {'app_id': 1, 'transfers': {'input': {'path': 'a'}}}, 'workdir': '{{n}}',"
-        " 'parameters': {'n': [1]}}",
+        ("{'template': {'app_id': 1, 'transfers': {'input': {'path': 'a'}}}, 'workdir': '{{n}}',"
+         " 'parameters': {'n': [1]}}"),
         "[]",
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)

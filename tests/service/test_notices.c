@@ -19,7 +19,7 @@ static int fresh(void **state)
 }
 
 /* The last notice, whole. */
-static void is_told(const char *format, ...)
+static void __attribute__((format(printf, 1, 2))) is_told(const char *format, ...)
 {
     char want[1024];
     va_list args;
