@@ -85,6 +85,23 @@ static void time_or_dash(const PGresult *r, int row, const char *column, char ou
         ab_time_format(ab_col_time(r, row, col), false, out);
 }
 
+static void print_key(const PGresult *r, int i, bool json)
+{
+    char created[AB_TIME_TEXT], retired[AB_TIME_TEXT];
+    size_t n;
+    const char *kid = ab_col_text(r, i, ab_col(r, "kid"), &n);
+    bool signs = ab_col_bool(r, i, ab_col(r, "signs"));
+    time_or_dash(r, i, "created", created);
+    time_or_dash(r, i, "retired", retired);
+    const char *quote = *retired == '-' ? "" : "\"";
+    if (json)
+        printf("%s\n {\"kid\":\"%.*s\",\"signs\":%s,\"created\":\"%s\",\"retired\":%s%s%s}",
+               i ? "," : "", (int)n, kid, signs ? "true" : "false", created, quote,
+               *retired == '-' ? "null" : retired, quote);
+    else
+        printf("%-18.*s %-6s %-27s %s\n", (int)n, kid, signs ? "yes" : "no", created, retired);
+}
+
 int cmd_keys_list(struct admin *admin, struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
@@ -97,21 +114,8 @@ int cmd_keys_list(struct admin *admin, struct ab_error *err)
         fputs("[", stdout);
     else
         printf("%-18s %-6s %-27s %s\n", "key", "signs", "created", "retired");
-    for (int i = 0; i < PQntuples(r); i++) {
-        char created[AB_TIME_TEXT], retired[AB_TIME_TEXT];
-        size_t n;
-        const char *kid = ab_col_text(r, i, ab_col(r, "kid"), &n);
-        bool signs = ab_col_bool(r, i, ab_col(r, "signs"));
-        time_or_dash(r, i, "created", created);
-        time_or_dash(r, i, "retired", retired);
-        if (admin->json)
-            printf("%s\n {\"kid\":\"%.*s\",\"signs\":%s,\"created\":\"%s\",\"retired\":%s%s%s}",
-                   i ? "," : "", (int)n, kid, signs ? "true" : "false", created,
-                   *retired == '-' ? "" : "\"", *retired == '-' ? "null" : retired,
-                   *retired == '-' ? "" : "\"");
-        else
-            printf("%-18.*s %-6s %-27s %s\n", (int)n, kid, signs ? "yes" : "no", created, retired);
-    }
+    for (int i = 0; i < PQntuples(r); i++)
+        print_key(r, i, admin->json);
     if (admin->json)
         puts("\n]");
     return 0;

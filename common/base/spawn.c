@@ -303,7 +303,7 @@ int ab_run_command(const struct ab_spawn *what, int64_t timeout_ms, struct ab_bu
     (void)fcntl(reader, F_SETFL, O_NONBLOCK);
 
     struct ab_spawn spawn = *what;
-    pid_t pid;
+    pid_t pid = -1;
     spawn.out = spawn.err = writer;
     spawn.new_group = true;
     if (ab_spawn(&spawn, &pid, err) < 0)

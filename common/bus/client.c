@@ -404,22 +404,47 @@ static long patience(const ab_replica_t *self, int64_t now)
     return until > now ? (long)(until - now) : 0;
 }
 
+/* Sockets of the gateways, the workers' wake-up, the signals. What zmq_poll says, 0 if it was
+ * interrupted. */
+static int wait_for_work(ab_replica_t *self, int signal_fd)
+{
+    size_t n = self->n_gateways;
+    for (size_t i = 0; i < n; i++) {
+        struct gateway *g = self->gateways[i];
+        self->items[i] = (zmq_pollitem_t){
+            g->socket, 0, (short)(g->announced ? ZMQ_POLLIN : ZMQ_POLLIN | ZMQ_POLLOUT), 0};
+    }
+    self->items[n] = (zmq_pollitem_t){NULL, self->desk.wake_fd, ZMQ_POLLIN, 0};
+    self->items[n + 1] = (zmq_pollitem_t){NULL, signal_fd, ZMQ_POLLIN, 0};
+    int rc = zmq_poll(self->items, (int)n + (signal_fd >= 0 ? 2 : 1), patience(self, ab_now_ms()));
+    return rc < 0 && errno == EINTR ? 0 : rc;
+}
+
+/* n gateways were waited for. */
+static void serve_sockets(ab_replica_t *self, size_t n, int64_t now)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (self->items[i].revents & ZMQ_POLLIN)
+            take_messages(self, self->gateways[i], now);
+    }
+    send_waiting(self, now);
+    for (size_t i = 0; i < n; i++) {
+        if ((self->items[i].revents & ZMQ_POLLOUT) && !self->gateways[i]->announced) {
+            struct ab_desk_state state;
+            ab_desk_look(&self->desk, now, &state);
+            announce(self, self->gateways[i], &state);
+        }
+    }
+}
+
 int ab_replica_run(ab_replica_t *self, int signal_fd, struct ab_error *err)
 {
     follow_names(self);
     self->next_beat = ab_now_ms();
     for (;;) {
         size_t n = self->n_gateways;
-        for (size_t i = 0; i < n; i++) {
-            struct gateway *g = self->gateways[i];
-            self->items[i] = (zmq_pollitem_t){
-                g->socket, 0, (short)(g->announced ? ZMQ_POLLIN : ZMQ_POLLIN | ZMQ_POLLOUT), 0};
-        }
-        self->items[n] = (zmq_pollitem_t){NULL, self->desk.wake_fd, ZMQ_POLLIN, 0};
-        self->items[n + 1] = (zmq_pollitem_t){NULL, signal_fd, ZMQ_POLLIN, 0};
-        int rc =
-            zmq_poll(self->items, (int)n + (signal_fd >= 0 ? 2 : 1), patience(self, ab_now_ms()));
-        if (rc < 0 && errno != EINTR)
+        int rc = wait_for_work(self, signal_fd);
+        if (rc < 0)
             return ab_fail(err, AB_EINTERNAL, "the bus of %s broke: %s", self->instance,
                            zmq_strerror(errno));
         int64_t now = ab_now_ms();
@@ -428,18 +453,7 @@ int ab_replica_run(ab_replica_t *self, int signal_fd, struct ab_error *err)
             begin_drain(self, now);
         if (rc > 0 && signal_fd >= 0 && self->items[n + 1].revents)
             read_signal(self, signal_fd, now);
-        for (size_t i = 0; rc > 0 && i < n; i++) {
-            if (self->items[i].revents & ZMQ_POLLIN)
-                take_messages(self, self->gateways[i], now);
-        }
-        send_waiting(self, now);
-        for (size_t i = 0; rc > 0 && i < n; i++) {
-            if ((self->items[i].revents & ZMQ_POLLOUT) && !self->gateways[i]->announced) {
-                struct ab_desk_state state;
-                ab_desk_look(&self->desk, now, &state);
-                announce(self, self->gateways[i], &state);
-            }
-        }
+        serve_sockets(self, rc > 0 ? n : 0, now);
         if (now >= self->next_beat)
             announce_all(self, now);
         watch_gateways(self, now);

@@ -419,6 +419,20 @@ static void wait_for(struct ab_events *self, int64_t until_ms)
     lws_sul_cancel(&self->alarm);
 }
 
+/* When to look again if nothing comes; a connection that takes too long to open is given up. */
+static int64_t look_again_ms(struct ab_events *self, int64_t now_ms, int64_t end_ms)
+{
+    if (!self->wsi)
+        return self->connect_ms < end_ms ? self->connect_ms : end_ms;
+    if (self->open)
+        return end_ms;
+    if (now_ms >= self->give_up_ms)
+        lws_set_timeout(self->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
+    else if (self->give_up_ms < end_ms)
+        return self->give_up_ms;
+    return end_ms;
+}
+
 int ab_events_next(ab_events_t *self, int64_t timeout_ms, const char **text, size_t *len,
                    struct ab_error *err)
 {
@@ -429,7 +443,7 @@ int ab_events_next(ab_events_t *self, int64_t timeout_ms, const char **text, siz
             return give(self, text, len);
         if (self->refused && after_refusal(self, err) < 0)
             return -1;
-        int64_t now_ms = ab_now_ms(), until_ms = end_ms;
+        int64_t now_ms = ab_now_ms();
         if (!self->wsi && now_ms >= self->connect_ms) {
             if (dial(self, err) < 0)
                 return -1;
@@ -438,14 +452,6 @@ int ab_events_next(ab_events_t *self, int64_t timeout_ms, const char **text, siz
         }
         if (now_ms >= end_ms)
             return 0;
-        if (!self->wsi && self->connect_ms < until_ms)
-            until_ms = self->connect_ms;
-        if (self->wsi && !self->open) {
-            if (now_ms >= self->give_up_ms)
-                lws_set_timeout(self->wsi, PENDING_TIMEOUT_CLOSE_SEND, LWS_TO_KILL_ASYNC);
-            else if (self->give_up_ms < until_ms)
-                until_ms = self->give_up_ms;
-        }
-        wait_for(self, until_ms);
+        wait_for(self, look_again_ms(self, now_ms, end_ms));
     }
 }

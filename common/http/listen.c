@@ -71,7 +71,7 @@ int ab_listen_tcp(const char *listen_on, bool share, int backlog, struct ab_erro
 
 void ab_listen_address(int fd, char *out)
 {
-    struct sockaddr_storage at;
+    struct sockaddr_storage at = {0};
     socklen_t n = sizeof(at);
     char host[64], port[8];
 

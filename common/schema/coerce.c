@@ -264,10 +264,24 @@ enum ab_coerced ab_to_path(const struct ab_node *node, ab_arena_t *arena, const 
     return AB_CO_OK;
 }
 
+/* 32 digits, with hyphens anywhere between them. */
+static bool uuid_digits(const char *s, size_t n, char hex[32])
+{
+    size_t digits = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '-')
+            continue;
+        if (digits == 32 || !isxdigit((unsigned char)s[i]))
+            return false;
+        hex[digits++] = (char)tolower((unsigned char)s[i]);
+    }
+    return digits == 32;
+}
+
 enum ab_coerced ab_to_uuid(const struct ab_node *node, ab_arena_t *arena, char text[37])
 {
     const char *s;
-    size_t n, digits = 0;
+    size_t n;
     char hex[32];
     if (!is_text(node) || ab_scan_string(node, arena, &s, &n) < 0)
         return AB_CO_TYPE;
@@ -277,14 +291,7 @@ enum ab_coerced ab_to_uuid(const struct ab_node *node, ab_arena_t *arena, char t
         s += 5, n -= 5;
     if (n >= 2 && *s == '{' && s[n - 1] == '}')
         s++, n -= 2;
-    for (size_t i = 0; i < n; i++) {
-        if (s[i] == '-')
-            continue;
-        if (digits == sizeof(hex) || !isxdigit((unsigned char)s[i]))
-            return AB_CO_TYPE;
-        hex[digits++] = (char)tolower((unsigned char)s[i]);
-    }
-    if (digits != sizeof(hex))
+    if (!uuid_digits(s, n, hex))
         return AB_CO_TYPE;
     for (size_t i = 0, to = 0; i < sizeof(hex); i++) {
         if (i == 8 || i == 12 || i == 16 || i == 20)

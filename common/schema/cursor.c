@@ -77,7 +77,7 @@ int ab_cursor_int(struct ab_cursor *self, int64_t *v)
         return broken(self);
     uint8_t c = *self->at;
     if (c <= 0x7f || c >= 0xe0) {
-        *v = (int8_t)c;
+        *v = c >= 0xe0 ? (int64_t)c - 256 : c;
         self->at++;
         return 0;
     }
@@ -87,7 +87,7 @@ int ab_cursor_int(struct ab_cursor *self, int64_t *v)
     uint64_t u = big_endian(self->at + 1, n);
     if (c >= 0xd0) {
         int shift = (int)(64 - 8 * n);
-        *v = (int64_t)(u << shift) >> shift;
+        *v = (int64_t)(u << shift) >> shift; /* NOLINT: n is never 0 */
     } else if (u > INT64_MAX) {
         return broken(self);
     } else {

@@ -280,6 +280,26 @@ static int fail_broken(const char *p, size_t len, struct ab_error *err)
                    len > 20 ? 20 : (int)len, p);
 }
 
+/* Text of a shell command that would change what a placeholder behind it means. */
+static int check_text(const struct lexer *lex, const char *text, size_t len, struct ab_error *err)
+{
+    if (lex->at == PLAIN && starts(text, len, "<<"))
+        return ab_fail(err, AB_EINVAL,
+                       "here documents (<<) do not go with placeholders; write a script "
+                       "file and call it with {{parameters}} as its arguments");
+    if (strchr("$\\", *text) && starts(text + 1, len - 1, "{{"))
+        return ab_fail(err, AB_EINVAL, "a placeholder must not stand right behind `%c`", *text);
+    return 0;
+}
+
+/* How far the next piece of plain text goes. */
+static size_t text_step(struct lexer *lex, const char *text, size_t len, bool shell)
+{
+    if (!shell)
+        return 1;
+    return lex->at == PLAIN ? plain_step(lex, text, len) : inside_step(lex, text, len);
+}
+
 static int parse_pieces(const struct ab_app *app, const char *text, size_t len, bool shell,
                         struct pieces *pieces, struct ab_error *err)
 {
@@ -302,16 +322,9 @@ static int parse_pieces(const struct ab_app *app, const char *text, size_t len, 
             at += (size_t)n;
             continue;
         }
-        if (shell && lex.at == PLAIN && starts(text + at, len - at, "<<"))
-            return ab_fail(err, AB_EINVAL,
-                           "here documents (<<) do not go with placeholders; write a script "
-                           "file and call it with {{parameters}} as its arguments");
-        if (shell && strchr("$\\", text[at]) && starts(text + at + 1, len - at - 1, "{{"))
-            return ab_fail(err, AB_EINVAL, "a placeholder must not stand right behind `%c`",
-                           text[at]);
-        size_t step = !shell            ? 1
-                      : lex.at == PLAIN ? plain_step(&lex, text + at, len - at)
-                                        : inside_step(&lex, text + at, len - at);
+        if (shell && check_text(&lex, text + at, len - at, err) < 0)
+            return -1;
+        size_t step = text_step(&lex, text + at, len - at, shell);
         ab_buf_add(&pieces->now, text + at, step);
         at += step;
     }

@@ -312,11 +312,11 @@ static void start_group(struct module *m, struct transfers *t, const struct grou
              && !(kind = transfer_of(parsed.scheme)))
         ab_fail(&err, AB_EINVAL, "%s://: no such kind of transfer (local, file, rsync)",
                 parsed.scheme);
-    if (err.code || kind->check(&parsed, &err) < 0) {
+    if (!kind || kind->check(&parsed, &err) < 0) {
         report_error(m, group->items, group->n, err.text);
         return;
     }
-    for (size_t from = 0; from<group->n && * slots> 0 && !module_stopping(m);
+    for (size_t from = 0; *slots > 0 && from < group->n && !module_stopping(m);
          from += batch, --*slots) {
         size_t n = group->n - from < batch ? group->n - from : batch;
         const char **workdirs = ab_alloc(arena, n, sizeof(*workdirs));
