@@ -1,6 +1,7 @@
 /* fuzz_id_token.c - JWKS documents and id tokens from a provider: nothing crashes, nobody gets in
  *
- * First line: the JWKS; the rest: the token. Those of the corpus are signed, but for another log-in.
+ * First line: the JWKS; the rest: the token. Those of the corpus are signed, but for another
+ * log-in.
  */
 #include "base/cleanup.h"
 #include "crypt/crypt.h"
