@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RENEW_BEFORE_US (INT64_C(600) * 1000000) /* of a token's life of an hour */
+#define RENEW_BEFORE_US (INT64_C(600) * 1000000) /* at most; else a sixth of the token's life */
 #define RENEW_TIMEOUT_MS 30000
 #define BACKOFF_BASE_MS 200
 #define BACKOFF_CAP_MS 20000
@@ -210,11 +210,33 @@ static bool may_renew(const ab_api_t *self)
     return self->renew && self->file.refresh_token && ab_now_ms() >= self->renew_not_before_ms;
 }
 
+/* How long a token lives is written in it; nothing of that is believed, it only says when to ask
+ * for the next one. */
+static int64_t renew_before_us(const char *token)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    const char *body = token ? strchr(token, '.') : NULL;
+    if (!body)
+        return RENEW_BEFORE_US;
+    size_t n = strcspn(++body, ".");
+    uint8_t *json = ab_alloc(arena, n + 1, 1);
+    int64_t len = ab_base64url_decode(body, n, json, n);
+    const struct ab_value *v =
+        len > 0 ? ab_value_parse(arena, (const char *)json, (size_t)len, NULL) : NULL;
+    int64_t iat = ab_value_int(ab_value_get(v, "iat"), 0),
+            exp = ab_value_int(ab_value_get(v, "exp"), 0), sixth = RENEW_BEFORE_US;
+    if (iat > 0 && exp > iat && exp - iat < RENEW_BEFORE_US / 1000000 * 6)
+        sixth = (exp - iat) * 1000000 / 6;
+    return sixth;
+}
+
 static void freshen(ab_api_t *self)
 {
     reread(self);
     int64_t end = self->file.token_expiry_us;
-    if (end && end - ab_utc_us() < RENEW_BEFORE_US && may_renew(self)) {
+    int64_t left = end - ab_utc_us();
+    if (end && left < RENEW_BEFORE_US && left < renew_before_us(self->file.token)
+        && may_renew(self)) {
         AB_AUTO(ab_free) char *used = copy(self->file.token);
         (void)renew_token(self, used, NULL); /* the call itself says what is wrong */
     }

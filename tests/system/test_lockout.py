@@ -1,0 +1,204 @@
+"""Tokens end while things run: revoked and locked out on every gateway within seconds; renewed under agents and launchers unnoticed."""
+import asyncio
+import json
+import ssl
+import threading
+import time
+
+import pytest
+import requests
+import websockets
+
+from api import Tenant
+from centre import BIN, Centre, temporary_folder, wait_for
+
+SECONDS = 8  # what "within seconds" means here: gateways ask every five
+SETTINGS = {"session_ttl": "4s", "sweep_period": "500ms", "short_token_ttl": "8s", "login_hold": "20ms", "login_limit": "1000",
+            "login_limit_address": "100000"}
+
+
+@pytest.fixture(scope="module")
+def centre():
+    with Centre(temporary_folder("lock"), gateways=2, replicas={"auth": 2}, settings=SETTINGS) as centre:
+        yield centre
+
+
+def admin(centre, *words, **kw):
+    return centre.run([str(BIN / "abies-admin"), *words, "--home", str(centre.home)], **kw).stdout
+
+
+def on_all_gateways(centre, token):
+    """The statuses that a token gets on 20 fresh connections: the kernel deals them out to both gateways, and leaves one out once in a million."""
+    assert len(centre.processes("gateway")) == 2
+    headers = {"Authorization": f"Bearer {token}"}
+    return {requests.get(centre.root + "/sites/", headers=headers, verify=centre.ca, timeout=30).status_code for _ in range(20)}
+
+
+def ends_everywhere(centre, tokens, deadline=SECONDS):
+    until = time.monotonic() + deadline
+    for token in tokens:
+        wait_for(lambda: on_all_gateways(centre, token) == {401}, max(0.1, until - time.monotonic()) + 2, "the end of a token on both gateways", every=0.2)
+    assert time.monotonic() < until + 2
+
+
+@pytest.fixture
+def person(centre):
+    return Tenant(centre)
+
+
+def sign_in(centre, person, **more):
+    r = requests.post(centre.root + "/auth/password/login", data={"username": person.name, "password": person.name + "-secret-1", **more},
+                      verify=centre.ca, timeout=30)
+    return r.status_code, r.json()
+
+
+def all_kinds(centre, person):
+    """One access token of each kind, and the refresh token of a login."""
+    site = person.site()
+    login = sign_in(centre, person, refresh="1")[1]
+    tokens = [sign_in(centre, person)[1]["access_token"], login["access_token"]]
+    for body in ({"name": "script", "scope": "read"}, {"name": "agent", "scope": "site", "site_id": site["id"]}):
+        tokens.append(person.post("/auth/tokens", body).json()["access_token"])
+    for token in tokens:
+        assert on_all_gateways(centre, token) == {200}
+    return tokens, login["refresh_token"]
+
+
+def test_a_revoked_token_ends_on_both_gateways_and_the_others_go_on(centre, person):
+    tokens, _ = all_kinds(centre, person)
+    script = next(t for t in person.get("/auth/tokens").json() if t["name"] == "script")
+    assert person.delete(f"/auth/tokens/{script['id']}").status_code == 204
+    ends_everywhere(centre, [tokens[2]], 3)  # a hint tells of it, nobody has to ask
+    assert on_all_gateways(centre, tokens[0]) == {200}
+
+
+def test_who_is_locked_out_has_no_access_within_seconds_and_may_come_back(centre, person):
+    tokens, refresh = all_kinds(centre, person)
+    admin(centre, "users", "disable", person.name)
+    assert sign_in(centre, person) == (401, {"detail": "Unauthorized"})
+    assert person.anonymous("POST", "/auth/token/refresh", json={"refresh_token": refresh}).status_code == 401
+    ends_everywhere(centre, tokens)
+    admin(centre, "users", "enable", person.name)
+    status, body = sign_in(centre, person)
+    assert status == 200
+    wait_for(lambda: on_all_gateways(centre, body["access_token"]) == {200}, SECONDS + 2, "access after the lock")
+    for token in tokens:
+        assert on_all_gateways(centre, token) == {401}  # what was out before stays dead
+    assert person.anonymous("POST", "/auth/token/refresh", json={"refresh_token": refresh}).status_code == 200
+
+
+def test_a_new_password_ends_the_log_ins_of_the_old_one(centre, person, tmp_path):
+    tokens, refresh = all_kinds(centre, person)
+    admin(centre, "users", "passwd", person.name, "--password-file", "-", stdin="another one\n")
+    assert sign_in(centre, person)[0] == 401
+    assert person.anonymous("POST", "/auth/token/refresh", json={"refresh_token": refresh}).status_code == 401
+    ends_everywhere(centre, tokens)
+    r = requests.post(centre.root + "/auth/password/login", data={"username": person.name, "password": "another one"}, verify=centre.ca, timeout=30)
+    assert on_all_gateways(centre, r.json()["access_token"]) == {200}  # at once, though the cut lies two seconds ahead
+
+
+def test_a_deleted_user_is_gone_within_seconds_and_nothing_ever_breaks(centre, person):
+    tokens, _ = all_kinds(centre, person)
+    site = person.site()
+    person.job(person.app(site))
+    statuses, stop = set(), threading.Event()
+
+    def work():
+        n = 0
+        while not stop.is_set():
+            n += 1
+            statuses.add(person.post("/sites/", {"name": f"n{n}", "path": "/x"}).status_code)
+            statuses.add(person.post("/auth/tokens", {"name": "x"}).status_code)
+            statuses.add(person.put("/jobs/", {"num_nodes": 2}).status_code)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        admin(centre, "users", "rm", person.name, "--yes")
+        ends_everywhere(centre, tokens)
+    finally:
+        stop.set()
+        thread.join(60)
+    assert statuses <= {200, 201, 400, 401, 404}, statuses
+    assert "#" in admin(centre, "audit", "--limit", "5")
+
+
+def listen(centre, path, token=None):
+    context = ssl.create_default_context(cafile=centre.ca)
+    headers = {"Authorization": f"Bearer {token}"} if token else None
+    return websockets.connect(centre.root.replace("https", "wss", 1) + path, ssl=context, extra_headers=headers, open_timeout=20, close_timeout=5)
+
+
+def receive(ws, seconds=20):
+    return asyncio.wait_for(ws.recv(), seconds)
+
+
+def test_a_websocket_of_who_is_locked_out_is_closed(centre, person):
+    token = sign_in(centre, person)[1]["access_token"]
+
+    async def run():
+        async with listen(centre, "/events/stream", token) as ws:
+            await receive(ws)
+            await asyncio.to_thread(admin, centre, "users", "disable", person.name)
+            with pytest.raises(websockets.ConnectionClosed):
+                while True:
+                    await receive(ws, SECONDS + 10)
+            return ws.close_code
+
+    assert asyncio.run(run()) == 4001
+
+
+def test_a_site_token_hears_of_its_own_site_only(centre, person):
+    mine, other = person.site(), person.site()
+    token = person.post("/auth/tokens", {"name": "agent", "scope": "site", "site_id": mine["id"]}).json()["access_token"]
+
+    async def whole_resources():
+        async with listen(centre, "/subscribe-user") as ws:
+            await ws.send(token)
+            with pytest.raises(websockets.ConnectionClosed):
+                await receive(ws)
+            return ws.close_code
+
+    async def events():
+        seen = []
+        async with listen(centre, "/events/stream", token) as ws:
+            await receive(ws)
+            await asyncio.to_thread(lambda: person.job(person.app(other)))
+            job = await asyncio.to_thread(lambda: person.job(person.app(mine)))
+            while not any(e["job_id"] == job["id"] for e in seen):
+                seen += json.loads(await receive(ws))["events"]
+        return {e["site_id"] for e in seen}
+
+    assert asyncio.run(whole_resources()) == 1008
+    assert asyncio.run(events()) == {mine["id"]}
+
+
+def test_agent_and_launcher_survive_the_renewal_of_their_token(centre):
+    """Tokens live for eight seconds here; a job runs for thirty, others come and go meanwhile."""
+    name = centre.cli_json("whoami")["username"]
+    form = {"username": name, "password": (centre.home / "secrets" / "local-user").read_text().strip()}
+    r = requests.post(centre.root + "/auth/password/login", data=form, verify=centre.ca, timeout=30)
+    centre.http = centre.session(r.json()["access_token"])  # ours must last
+    site = centre.site("renew", settings={"idle_ttl_sec": "30"})
+    app = site.app("nap", "name: nap\ncommand: sleep {{s}}\nparameters:\n  s: {type: float}\n")
+    long = centre.post("/jobs/", [{"app_id": app, "workdir": "long", "parameters": {"s": 30}, "node_packing_count": 8}])[0]["id"]
+    site.allocate(minutes=5)
+    wait_for(lambda: centre.get(f"/jobs/{long}")["state"] == "RUNNING", 60, "the long job")
+    seen, n, ids = set(), 0, [long]
+
+    def state():
+        nonlocal n
+        seen.add((site.path / "client.yml").read_text())
+        if len(ids) < 15:
+            n += 1
+            ids.append(centre.post("/jobs/", [{"app_id": app, "workdir": f"short-{n}", "parameters": {"s": 0.2}, "node_packing_count": 8}])[0]["id"])
+        return all(j["state"] == "JOB_FINISHED" for i in ids for j in [centre.get(f"/jobs/{i}")])
+
+    wait_for(state, 120, "all jobs", every=1.5)
+    assert len(seen) >= 4, "the token was hardly ever renewed"
+    for i in ids:
+        chain = [e["to_state"] for e in centre.get(f"/events/?job_id={i}&ordering=timestamp")["results"]]
+        assert chain.count("RUNNING") == 1 and "RUN_TIMEOUT" not in chain, chain
+    site.stop()
+    logs = "".join(p.read_text(errors="replace") for p in (site.path / "log").rglob("*") if p.is_file())
+    assert "level=error" not in logs, [x for x in logs.splitlines() if "level=error" in x][:5]
