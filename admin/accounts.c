@@ -32,13 +32,14 @@ static int read_line(struct ab_buf *out, const char *question, struct ab_error *
 {
     struct termios before, quiet;
     char c;
-    fprintf(stderr, "%s: ", question);
     if (tcgetattr(STDIN_FILENO, &before) < 0)
         return ab_fail_errno(err, AB_EINVAL, "the terminal cannot be asked");
     quiet = before;
     quiet.c_lflag &= ~(tcflag_t)ECHO;
     if (tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet) < 0)
         return ab_fail_errno(err, AB_EINVAL, "the terminal cannot be silenced");
+    fprintf(stderr,
+            "%s: ", question); /* only now: an answer typed at once would be shown, and lost */
     ssize_t n;
     while ((n = read(STDIN_FILENO, &c, 1)) == 1 && c != '\n' && out->len < AB_PASSWORD_MAX)
         ab_buf_char(out, c);
