@@ -87,6 +87,18 @@ int account_login(struct ab_client_file *file, const char *username, const char 
     return rc < 0 ? -1 : take_tokens(file, &reply, err);
 }
 
+int account_logout(const struct ab_client_file *file, struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0};
+    AB_AUTO(ab_buf_free) struct ab_buf reply = {.limit = 65536};
+    ab_buf_str(&body, "{\"refresh_token\":");
+    ab_buf_json_str(&body, file->refresh_token, strlen(file->refresh_token));
+    ab_buf_str(&body, "}");
+    int rc = call(file, "/auth/token/revoke", &body, false, &reply, err);
+    explicit_bzero(body.data, body.len);
+    return rc;
+}
+
 int account_how(const struct ab_client_file *file, struct account_ways *out, struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();

@@ -18,6 +18,9 @@ int account_register(const struct ab_client_file *file, const char *username, co
 int account_login(struct ab_client_file *file, const char *username, const char *password,
                   struct ab_error *err);
 
+/* End the login at the centre; the file is left as it is. */
+int account_logout(const struct ab_client_file *file, struct ab_error *err);
+
 /* What the centre at file->api_root offers (GET /auth/how). */
 struct account_ways {
     bool password, device;

@@ -24,6 +24,7 @@ command_f cmd_up, cmd_down, cmd_status, cmd_logs;
 /* cmd_login.c */
 command_f cmd_login, cmd_register, cmd_whoami, cmd_logout;
 /* cmd_site.c */
+command_f cmd_token_ls, cmd_token_create, cmd_token_rm;
 command_f cmd_site_init, cmd_site_start, cmd_site_stop, cmd_site_ls, cmd_site_rm;
 /* cmd_app.c */
 command_f cmd_app_sync, cmd_app_ls, cmd_app_rm;

@@ -302,6 +302,7 @@ int cmd_logout(int argc, char **argv, struct ab_error *err)
 {
     AB_AUTO(ab_client_file_free) struct ab_client_file file = {0};
     bool json = false;
+    struct ab_error why = {0};
     const struct ab_opt options[] = {AB_OPT_FLAG('j', "json", &json, "print JSON"), {0}};
     int rc = ab_opt_parse("abies logout", "[OPTIONS]",
                           "Forget the login: takes the tokens out of the client file.", options,
@@ -312,6 +313,9 @@ int cmd_logout(int argc, char **argv, struct ab_error *err)
         return -1;
     if (ab_client_file_load(&file, NULL, err) < 0)
         return -1;
+    if (file.refresh_token && account_logout(&file, &why) < 0)
+        fprintf(stderr, "the centre was not told, so the login ends there by itself: %s\n",
+                why.text);
     replace(&file.token, NULL);
     replace(&file.refresh_token, NULL);
     file.token_expiry_us = 0;

@@ -34,6 +34,7 @@ static const struct ab_verb verbs[] = {
     {.name = "oauth.callback", .handler = oauth_callback, .no_transaction = true},
     {.name = "user.me", .handler = user_me, .no_transaction = true},
     {.name = "token.refresh", .handler = token_refresh, .no_transaction = true},
+    {.name = "token.revoke", .handler = token_revoke, .no_transaction = true},
     {.name = "token.list", .handler = token_list},
     {.name = "token.create", .handler = token_create},
     {.name = "token.delete", .handler = token_delete},

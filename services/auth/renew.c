@@ -105,3 +105,25 @@ int token_refresh(struct ab_call *call, struct ab_error *err)
     token_reply(call, &access, next);
     return 0;
 }
+
+/* Who has a refresh token may end it, used or not. One that is unknown is as good as ended, so the
+ * answer tells nothing. */
+int token_revoke(struct ab_call *call, struct ab_error *err)
+{
+    const struct token_refresh *in = call->req->body.v;
+    token_bind_hash(call, "hash", in->refresh_token);
+    PGresult *r = ab_run(call, &SQL_token_of_hash, err);
+    if (!r || PQntuples(r) == 0)
+        return r ? 0 : -1;
+    size_t len;
+    int64_t token = ab_col_int(r, 0, 0), owner = ab_col_int(r, 0, 1);
+    const char *name = ab_col_text(r, 0, 2, &len);
+    struct audit what = {.action = "token.revoke",
+                         .ok = true,
+                         .user = owner,
+                         .actor = ab_strndup(call->arena, name, len),
+                         .detail = ab_printf(call->arena, "token %" PRId64, token)};
+    if (token_end(call, token, owner, err) < 0)
+        return -1;
+    return audit_add(call, &what, err);
+}

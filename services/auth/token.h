@@ -46,6 +46,7 @@ int token_list(struct ab_call *call, struct ab_error *err);
 int token_delete(struct ab_call *call, struct ab_error *err);
 int token_revoked(struct ab_call *call, struct ab_error *err); /* verb: [{"jti", "expires"}] */
 int token_refresh(struct ab_call *call, struct ab_error *err); /* in renew.c */
+int token_revoke(struct ab_call *call, struct ab_error *err);  /* in renew.c */
 int token_forget(struct ab_call *call, struct ab_error *err);  /* timer */
 
 #endif

@@ -46,6 +46,13 @@ JOIN   users u ON u.id = t.owner_id
 LEFT   JOIN refresh_tokens next ON next.hash = :next_hash
 WHERE  r.hash = :hash AND r.used IS NOT NULL AND u.disabled IS NULL;
 
+-- name: token_of_hash
+SELECT t.id, t.owner_id, u.username
+FROM   refresh_tokens r
+JOIN   tokens t ON t.id = r.token_id
+JOIN   users u ON u.id = t.owner_id
+WHERE  r.hash = :hash;
+
 -- name: token_revoke
 -- The token, all its refresh tokens (by the foreign key) and the access tokens that are still good.
 WITH gone AS (

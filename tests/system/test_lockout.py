@@ -123,6 +123,29 @@ def test_a_deleted_user_is_gone_within_seconds_and_nothing_ever_breaks(centre, p
     assert "#" in admin(centre, "audit", "--limit", "5")
 
 
+def test_tokens_are_made_listed_and_revoked_by_command_line(centre, person, tmp_path):
+    def cli(*words, check=True, path=tmp_path / "mine.yml"):
+        return centre.cli(*words, env={"ABIES_CLIENT_PATH": str(path), "HOME": str(tmp_path)}, check=check)
+
+    login = ("login", "--url", centre.root, "--ca-file", centre.ca, "--username", person.name, "--password-file", "-")
+    centre.cli(*login, env={"ABIES_CLIENT_PATH": str(tmp_path / "mine.yml")}, stdin=person.name + "-secret-1\n")
+    script = tmp_path / "script.yml"
+    assert "is in" in cli("token", "create", "nightly report", "--file", script).stdout
+    assert script.stat().st_mode & 0o777 == 0o600
+    assert "exists" in cli("token", "create", "x", "--file", script, check=False).stderr
+    assert cli("site", "ls", path=script).returncode == 0
+    assert "may not" in cli("token", "ls", path=script, check=False).stderr  # it reads, and not the tokens
+    rows = json.loads(cli("token", "ls", "--json").stdout)
+    assert [(r["name"], r["scope"]) for r in rows] == [("login", "user"), ("nightly report", "read")]
+    assert "nightly report" in cli("token", "ls").stdout
+    assert "1 revoked" in cli("token", "rm", rows[1]["id"]).stdout
+    wait_for(lambda: cli("site", "ls", path=script, check=False).returncode == 1, SECONDS, "the end of the script's token")
+    assert "not there" in cli("token", "rm", rows[1]["id"], check=False).stderr
+    refresh = (tmp_path / "mine.yml").read_text().split("refresh_token: ")[1].split()[0].strip("'\"")
+    assert "logged out" in cli("logout").stdout
+    assert person.anonymous("POST", "/auth/token/refresh", json={"refresh_token": refresh}).status_code == 401
+
+
 def listen(centre, path, token=None):
     context = ssl.create_default_context(cafile=centre.ca)
     headers = {"Authorization": f"Bearer {token}"} if token else None
