@@ -155,7 +155,7 @@ void crew_destroy(crew_t **self_p)
     crew_t *self = *self_p;
     if (!self)
         return;
-    if (self->hub && self->wards) {
+    if (self->hub && self->wards && self->here) {
         char link[24];
         for (size_t i = 0; i < self->o.n_nodes; i++) {
             snprintf(link, sizeof(link), "%zu", i);

@@ -50,7 +50,7 @@ static int list_add(char **list, size_t *n, const char *text)
 /* All of `base` but what `over` sets, then `over`. */
 static char **list_copy(const char *const *base, const char *const *over)
 {
-    size_t n = 0, n_base = count(base), n_over = count(over);
+    size_t n = 0, n_base = count(base), n_over = over ? count(over) : 0;
     char **list = calloc(n_base + n_over + 1, sizeof(*list));
     int rc = list ? 0 : -1;
     for (size_t i = 0; i < n_base && rc == 0; i++) {

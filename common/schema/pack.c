@@ -2,6 +2,7 @@
 #include "pack.h"
 
 #include "types.h"
+#include <assert.h>
 #include <msgpack.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,6 +187,7 @@ static int complete(const struct ab_schema *schema, unsigned role, ab_arena_t *a
                     struct ab_error *err)
 {
     const struct ab_head *head = item;
+    assert(head);
     for (int i = 0; i < schema->n_fields; i++) {
         const struct ab_field *field = &schema->fields[i];
         if ((head->has >> i & 1) || !(field->flags & role))

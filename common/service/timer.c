@@ -139,7 +139,8 @@ struct timers *timers_start(struct ab_worker *worker, struct ab_error *err)
     self->next_ms = calloc(self->n + 1, sizeof(*self->next_ms));
     if (!self->next_ms)
         abort();
-    for (size_t i = 0; i < self->n; i++) { /* replicas start together and should not stay so */
+    for (size_t i = 0; worker->service->timers && i < self->n;
+         i++) { /* replicas start together and should not stay so */
         int64_t ms = period(self, &worker->service->timers[i]);
         self->next_ms[i] = ab_now_ms() + (int64_t)ab_random_below((uint64_t)ms + 1);
     }

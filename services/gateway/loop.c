@@ -66,7 +66,7 @@ static void on_listener(uv_poll_t *handle, int status, int events)
     (void)events;
     (void)status;
     for (int i = 0; i < 64; i++) {
-        struct sockaddr_storage from;
+        struct sockaddr_storage from = {0};
         socklen_t n = sizeof(from);
         char peer[INET6_ADDRSTRLEN];
         int fd =

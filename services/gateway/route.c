@@ -208,7 +208,7 @@ static void fill(const struct pattern *p, int method, const char *path, const st
 void route_find(const char *method, size_t method_n, const char *path, size_t path_n,
                 struct route_match *out)
 {
-    struct segment have[SEGMENTS_MAX];
+    struct segment have[SEGMENTS_MAX] = {0};
     size_t n;
     int m = method_of(method, method_n);
 

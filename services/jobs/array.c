@@ -20,7 +20,7 @@ enum {
 };
 
 /* A template has the fields of AB_JOB_WISH, and so has a job. */
-static void to_job(const struct job_template *from, struct job *to)
+static void to_job(const struct job_template *from, struct job *to) /* NOLINT: rows, not thoughts */
 {
     *to = (struct job){0};
 #define F(of, kind, name, ...)                                                                     \

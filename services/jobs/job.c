@@ -11,6 +11,7 @@
 #include "lifecycle/lifecycle.h"
 #include "match.h"
 #include "notice.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -112,6 +113,7 @@ static int check_batch_jobs(struct ab_call *call, const struct job *items, size_
             bad_add(&bad, wanted[i].index, items[wanted[i].index].id,
                     "its batch job does not exist or is not yours");
     }
+    assert(bad.items); /* fewer rows than ids */
     return bad_fail(&bad, err, AB_EINVAL, "bad_reference",
                     "batch job %" PRId64 " does not exist or is not yours; nothing was changed",
                     items[bad.items[0].index].batch_job_id);
