@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/spawn.h"
 #include "centre/secrets.h"
 #include "client/api.h"
 #include <pwd.h>
@@ -17,6 +18,7 @@
 #define CONNECT_TIMEOUT_MS 6200
 #define READ_TIMEOUT_MS 120000
 #define RETRY_COUNT 10
+#define ADMIN_LIMIT_MS 60000
 #define SOON_US (INT64_C(300) * 1000000)
 
 static const char *user_name(void)
@@ -49,6 +51,28 @@ static bool token_works(const struct ab_client_file *file)
            && ab_api_call(api, "GET", "/auth/password/me", NULL, 0, &options, &reply, &err) == 200;
 }
 
+static int add_as_operator(const struct centre *centre, struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf output = {.limit = 65536};
+    const char *argv[] = {ab_find_program("abies-admin"),
+                          "users",
+                          "add",
+                          user_name(),
+                          "--home",
+                          centre->home,
+                          "--password-file",
+                          centre_path(centre, "secrets/local-user"),
+                          NULL};
+    struct ab_spawn what = {.argv = argv, .in = -1, .out = -1, .err = -1};
+    int status = 0;
+    if (!argv[0])
+        return ab_fail(err, AB_ENOENT, "program abies-admin is not installed beside this one");
+    if (ab_run_command(&what, ADMIN_LIMIT_MS, &output, &status, err) < 0)
+        return -1;
+    ab_buf_str(&output, "");
+    return ab_exit_code(status) == 0 ? 0 : ab_fail(err, AB_EDENIED, "%s", output.data);
+}
+
 static int register_and_login(const struct centre *centre, struct ab_client_file *file,
                               struct ab_error *err)
 {
@@ -58,7 +82,10 @@ static int register_and_login(const struct centre *centre, struct ab_client_file
         return -1;
     if (account_login(file, user_name(), password, &why) == 0)
         return 0;
-    if (account_register(file, user_name(), password, &why) < 0)
+    int made = account_register(file, user_name(), password, &why);
+    if (made < 0 && why.code == AB_EDENIED) /* open_registration is off: we are the operator */
+        made = add_as_operator(centre, &why);
+    if (made < 0)
         return ab_fail(err, why.code, "cannot register user %s at %s: %s", user_name(),
                        file->api_root, why.text);
     return account_login(file, user_name(), password, err) < 0

@@ -15,6 +15,7 @@
 #define ASK_LIMIT_MS 5000
 #define LOOK_MS 50
 #define PROCESSES_MAX 256
+#define RESTARTS_ENOUGH 5 /* it ends by itself again and again: no use in waiting on */
 
 /* *says: the answer's first line, in the arena. */
 static bool answers_200(const struct centre *self, ab_http_t *http, const char *url,
@@ -81,6 +82,21 @@ static const char *last_line(const struct centre *self, const char *name)
     return ab_strdup(self->arena, line ? line + 1 : text.data);
 }
 
+/* Which one is to blame: gateways wait for services, so those count last. */
+static size_t to_blame(const struct state *state, const bool *ready)
+{
+    size_t found = state->n;
+    for (size_t i = 0; i < state->n; i++) {
+        if (ready[i])
+            continue;
+        if (strcmp(state->processes[i].role, "gateway") != 0)
+            return i;
+        if (found == state->n)
+            found = i;
+    }
+    return found;
+}
+
 int ready_wait(const struct centre *self, int64_t limit_ms, void (*progress)(const char *text),
                struct ab_error *err)
 {
@@ -94,14 +110,13 @@ int ready_wait(const struct centre *self, int64_t limit_ms, void (*progress)(con
             return -1;
         if (state.n <= PROCESSES_MAX && ready_now(self, &state, ready, why) && https_answers(self))
             return 0;
-        size_t n = 0, first = 0;
-        while (first < state.n && ready[first])
-            first++;
+        size_t n = 0, first = to_blame(&state, ready);
         for (size_t i = 0; i < state.n; i++)
             n += ready[i];
         if (progress)
             progress(ab_printf(arena, "%zu of %zu processes are ready", n, state.n));
-        if (ab_now_ms() > until && first < state.n)
+        bool hopeless = first < state.n && state.processes[first].restarts >= RESTARTS_ENOUGH;
+        if ((hopeless || ab_now_ms() > until) && first < state.n)
             return ab_fail(
                 err, AB_ETIMEOUT, "%s is not ready (%.80s); the end of %s/log/%s.log: %.200s",
                 state.processes[first].name, why[first] ? why[first] : "it does not answer",

@@ -225,3 +225,26 @@ def test_agent_and_launcher_survive_the_renewal_of_their_token(centre):
     site.stop()
     logs = "".join(p.read_text(errors="replace") for p in (site.path / "log").rglob("*") if p.is_file())
     assert "level=error" not in logs, [x for x in logs.splitlines() if "level=error" in x][:5]
+
+
+def test_a_centre_without_registration_or_passwords_comes_up_and_says_how_to_log_in():
+    centre = Centre(temporary_folder("shut"))
+    secret = centre.folder / "client-secret"
+    secret.write_text("x\n")
+    secret.chmod(0o600)
+    oauth = {"login_methods": "oauth_device", "oauth_issuer": "https://login.example.org", "oauth_client_id": "abies", "oauth_client_secret_file": secret}
+    try:
+        assert "https://" in centre.cli("up", "--port", "0", "--set", "open_registration=false", timeout=120).stdout
+        assert "logged in as" in centre.cli("whoami").stdout  # the operator makes the first user
+        wrong = centre.cli("up", "--set", "login_methods=oauth_device", check=False, timeout=120)
+        assert wrong.returncode == 1 and "oauth_issuer is not set" in wrong.stderr
+        wrong = centre.cli("up", "--set", "oauth_client_secret=x", check=False)
+        assert wrong.returncode == 1 and "oauth_client_secret_file" in wrong.stderr
+        (centre.user_home / ".abies" / "client.yml").unlink()
+        up = centre.cli("up", *[w for k, v in oauth.items() for w in ("--set", f"{k}={v}")], timeout=120)
+        assert "abies login" in up.stderr
+        text = (centre.user_home / ".abies" / "client.yml").read_text()
+        assert "token" not in text and "api_root" in text
+        assert "by password" in centre.cli("login", "--username", "x", "--password-file", "-", stdin="x\n", check=False).stderr
+    finally:
+        centre.stop_all()
