@@ -97,7 +97,9 @@ def test_a_killed_process_comes_back(centre, role):
 def test_a_dead_supervisor_is_noticed_and_replaced(centre):
     wait_for(lambda: all_ready(centre), 60, "all ready")
     old = {p["name"]: p["pid"] for p in centre.processes()}
-    os.kill(supervisor(centre), signal.SIGKILL)
+    pid = supervisor(centre)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not alive(pid), 10, "the supervisor is gone")
     done = centre.cli("status", check=False)
     assert done.returncode == 1 and "the supervisor is gone" in done.stdout
     assert centre.get("/jobs/?limit=1")["count"] == 0  # the others go on
