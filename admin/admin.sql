@@ -110,8 +110,12 @@ SELECT * FROM (
 ORDER  BY id;
 
 -- name: admin_keys
+-- `signs` as key_active of services/auth.
 SELECT kid, created, retired,
-       retired IS NULL AND row_number() OVER (PARTITION BY retired IS NULL ORDER BY created DESC, kid) = 1 AS signs
+       kid = (SELECT kid FROM signing_keys WHERE retired IS NULL OR retired > now()
+              ORDER BY created > now() - interval '15 seconds', CASE WHEN created > now() - interval '15 seconds' THEN created END,
+                       created DESC, kid
+              LIMIT 1) AS signs
 FROM   signing_keys
 ORDER  BY created DESC, kid;
 
@@ -123,7 +127,7 @@ SELECT pg_advisory_xact_lock(hashtext('abies signing key'));
 INSERT INTO signing_keys (kid, public_key, secret_key) VALUES (:kid, :public_key, :secret_key);
 
 -- name: admin_key_retire
--- In a minute: until then a replica of auth may sign with it, because it has not looked yet.
+-- In a minute: until then it signs on, while gateways learn of the new one (fifteen seconds) and replicas of auth look.
 UPDATE signing_keys SET retired = now() + interval '1 minute' WHERE retired IS NULL AND kid <> :kid;
 
 -- name: admin_roles

@@ -163,7 +163,7 @@ int cmd_keys_rotate(struct admin *admin, struct ab_error *err)
         rc = ab_db_exec(admin->db, "COMMIT", err);
     ab_wipe(seal, sizeof(seal));
     if (rc == 0)
-        printf("%s signs new tokens within seconds; older keys still check until their tokens have "
+        printf("%s signs new tokens in about twenty seconds; older keys still check until their "
                "ended\n",
                kid);
     return rc;

@@ -5,11 +5,13 @@
 SELECT pg_advisory_xact_lock(hashtext('abies signing key'));
 
 -- name: key_active
--- The newest first: it signs.
+-- The newest signs, but not before every gateway has it: they ask every five seconds. So of those that are young the oldest.
+-- (abies-admin retires the old one in a minute.)
 SELECT kid, public_key, secret_key
 FROM   signing_keys
-WHERE  retired IS NULL
-ORDER  BY created DESC, kid
+WHERE  retired IS NULL OR retired > now()
+ORDER  BY created > now() - interval '15 seconds', CASE WHEN created > now() - interval '15 seconds' THEN created END,
+          created DESC, kid
 LIMIT  1;
 
 -- name: key_add

@@ -130,6 +130,9 @@ def test_keys_rotate_signs_with_a_new_key_and_retires_the_old(centre):
         centre.admin("keys", "rotate", "--secrets", str(centre.secrets))
         keys = json.loads(centre.admin("keys", "list", "--json"))
         assert len(keys) == n
+        assert [k["signs"] for k in keys] == [True][:n == 1] + [False, True, False][:n if n > 1 else 0]  # not before the gateways have the new one
+        centre.db.psql("UPDATE signing_keys SET created = created - interval '16 s', retired = retired - interval '16 s'")
+        keys = json.loads(centre.admin("keys", "list", "--json"))
         assert [k["signs"] for k in keys] == [True] + [False] * (n - 1)
         assert [k["retired"] is None for k in keys] == [True] + [False] * (n - 1)
     assert centre.db.psql("SELECT count(*) FROM signing_keys WHERE length(secret_key) = 104") == ["3"]

@@ -643,6 +643,25 @@ static int listed_keys(void)
     return (int)n;
 }
 
+/* As its timer finds it; from the header of a token. */
+static const char *signing_kid(void)
+{
+    struct ab_error err = {0};
+    static char kid[64];
+    uint8_t json[256];
+    pg_exec(owner, "TRUNCATE users, login_attempts CASCADE");
+    assert_int_equal(ab_service_tick(&auth_service, db, conf, "keys", &err), 0);
+    registered("ada", "x");
+    assert_int_equal(login("username=ada&password=x"), 200);
+    const char *token = text("access_token");
+    int64_t n = ab_base64url_decode(token, strcspn(token, "."), json, sizeof(json));
+    assert_true(n > 0);
+    snprintf(kid, sizeof(kid), "%s",
+             ab_value_text(
+                 ab_value_get(ab_value_parse(arena, (char *)json, (size_t)n, NULL), "kid"), ""));
+    return kid;
+}
+
 static void a_rotated_key_signs_and_the_old_one_still_checks(void **state)
 {
     (void)state;
@@ -665,6 +684,34 @@ static void a_rotated_key_signs_and_the_old_one_still_checks(void **state)
     pg_exec(owner,
             "UPDATE signing_keys SET retired = now() - interval '50 h' WHERE retired IS NOT NULL");
     assert_int_equal(listed_keys(), 1);
+}
+
+static void a_new_key_signs_when_the_gateways_have_it(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    /* two keys that can be opened: the one that has been made, and one more */
+    pg_exec(owner, "UPDATE signing_keys SET retired = now() WHERE retired IS NULL");
+    assert_int_equal(key_start(conf, db, &err), 0);
+    pg_exec(owner, "DELETE FROM signing_keys WHERE kid NOT IN (SELECT kid FROM signing_keys ORDER "
+                   "BY created DESC LIMIT 2)");
+    pg_exec(owner, "UPDATE signing_keys SET created = now() - interval '1 h', retired = now() + "
+                   "interval '1 min' WHERE retired IS NOT NULL");
+    pg_exec(owner, "UPDATE signing_keys SET created = now() WHERE retired IS NULL");
+    char old[64], new[64];
+    snprintf(old, sizeof(old), "%s",
+             pg_text(owner, "SELECT kid FROM signing_keys WHERE retired IS NOT NULL"));
+    snprintf(new, sizeof(new), "%s",
+             pg_text(owner, "SELECT kid FROM signing_keys WHERE retired IS NULL"));
+    assert_string_equal(signing_kid(), old);
+    assert_int_equal(listed_keys(), 2); /* but the gateways are told of it */
+    pg_exec(owner, "UPDATE signing_keys SET created = created - interval '16 s'");
+    assert_string_equal(signing_kid(), new);
+    pg_exec(owner, "UPDATE signing_keys SET created = created - interval '1 min', retired = "
+                   "retired - interval '1 min'");
+    assert_string_equal(signing_kid(), new);
+    pg_exec(owner, "UPDATE signing_keys SET retired = now() WHERE retired IS NULL");
+    assert_int_equal(key_start(conf, db, &err), 0);
 }
 
 /* ---- one failure anywhere */
@@ -742,6 +789,7 @@ int main(void)
         TEST(a_second_replica_takes_the_key_of_the_first),
         TEST(another_seal_key_is_noticed_at_start),
         TEST(a_rotated_key_signs_and_the_old_one_still_checks),
+        TEST(a_new_key_signs_when_the_gateways_have_it),
         TEST(one_failure_anywhere_makes_no_half_user),
         TEST(one_failure_anywhere_never_loses_a_renewal),
     };

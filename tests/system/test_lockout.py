@@ -1,5 +1,6 @@
 """Tokens end while things run: revoked and locked out on every gateway within seconds; renewed under agents and launchers unnoticed."""
 import asyncio
+import base64
 import json
 import ssl
 import threading
@@ -154,6 +155,21 @@ def listen(centre, path, token=None):
 
 def receive(ws, seconds=20):
     return asyncio.wait_for(ws.recv(), seconds)
+
+
+def test_a_rotated_key_leaves_no_gap(centre, person):
+    """Two gateways, two replicas of auth: whoever signs, and whoever is asked, no good token is ever refused."""
+    first = sign_in(centre, person)[1]["access_token"]
+    kid = lambda token: json.loads(base64.urlsafe_b64decode(token.split(".")[0] + "=="))["kid"]  # noqa: E731
+    admin(centre, "keys", "rotate")
+    kids, until = set(), time.monotonic() + 60
+    while len(kids) < 2 or time.monotonic() < until - 30:
+        assert time.monotonic() < until, "the new key never signs"
+        token = sign_in(centre, person)[1]["access_token"]
+        kids.add(kid(token))
+        for t in (token, token, token, first):
+            assert requests.get(centre.root + "/sites/", headers={"Authorization": f"Bearer {t}"}, verify=centre.ca, timeout=30).status_code == 200
+    assert kid(sign_in(centre, person)[1]["access_token"]) != kid(first)
 
 
 def test_a_websocket_of_who_is_locked_out_is_closed(centre, person):
