@@ -21,17 +21,21 @@
 #define STOP_LIMIT_MS 20000
 #define LOOK_MS 50
 
-/* run/health.json of this very process: does it say that the centre was reached? */
-static bool has_reached(const struct ab_site *site, pid_t pid)
+/* run/health.json of this very process: how far has it come? */
+static void look(const struct ab_site *site, struct agent_state *out)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     AB_AUTO(ab_buf_free) struct ab_buf text = {0};
     AB_AUTO(ab_free) char *path = ab_site_path(site, "run/health.json");
     if (ab_file_read(path, 1 << 20, &text, NULL) < 0)
-        return false;
+        return;
     const struct ab_value *v = ab_value_parse(arena, text.data, text.len, NULL);
-    return ab_value_int(ab_value_get(v, "pid"), 0) == pid
-           && ab_value_bool(ab_value_get(ab_value_get(v, "uplink"), "reached"), false);
+    if (ab_value_int(ab_value_get(v, "pid"), 0) != out->pid)
+        return;
+    const struct ab_value *settings = ab_value_get(v, "settings");
+    out->reached = ab_value_bool(ab_value_get(ab_value_get(v, "uplink"), "reached"), false);
+    out->known = ab_value_bool(ab_value_get(settings, "known"), false);
+    snprintf(out->why, sizeof(out->why), "%s", ab_value_text(ab_value_get(settings, "why"), ""));
 }
 
 static int fail_with_log(const char *log, off_t from, int status, struct ab_error *err)
@@ -49,10 +53,11 @@ static int fail_with_log(const char *log, off_t from, int status, struct ab_erro
                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), log, line);
 }
 
-/* Until it holds the lock and has reached the centre, or has ended. */
-static int follow(const struct ab_site *site, pid_t pid, const char *log, off_t log_from,
-                  bool *reached, struct ab_error *err)
+/* Until it holds the lock and the centre has taken or refused its settings, or it has ended. */
+static int follow(const struct ab_site *site, struct agent_state *out, const char *log,
+                  off_t log_from, struct ab_error *err)
 {
+    pid_t pid = out->pid;
     AB_AUTO(ab_close) int pidfd = ab_pidfd(pid);
     bool locked = false;
     for (int64_t until = ab_now_ms() + START_LIMIT_MS; ab_now_ms() < until;) {
@@ -62,9 +67,10 @@ static int follow(const struct ab_site *site, pid_t pid, const char *log, off_t 
         if (poll(&p, 1, LOOK_MS) > 0 && waitpid(pid, &status, WNOHANG) == pid)
             return fail_with_log(log, log_from, status, err);
         locked = ab_site_owner(site, &owner, NULL) == 1 && owner.here && owner.pid == pid;
-        *reached = locked && has_reached(site, pid);
+        if (locked)
+            look(site, out);
         progress(locked ? "the agent runs; reaching the centre" : "starting the agent");
-        if (*reached)
+        if (out->reached && (out->known || *out->why))
             return 0;
     }
     progress_end();
@@ -73,8 +79,9 @@ static int follow(const struct ab_site *site, pid_t pid, const char *log, off_t 
                             (int)pid, log);
 }
 
-int agent_start(const struct ab_site *site, pid_t *pid, bool *reached, struct ab_error *err)
+int agent_start(const struct ab_site *site, struct agent_state *out, struct ab_error *err)
 {
+    *out = (struct agent_state){0};
     struct ab_site_owner owner;
     int held = ab_site_owner(site, &owner, err);
     if (held < 0)
@@ -84,8 +91,8 @@ int agent_start(const struct ab_site *site, pid_t *pid, bool *reached, struct ab
             return ab_fail(err, AB_ECONFLICT,
                            "the agent of this site runs on %s (pid %d): stop it there first",
                            owner.host, (int)owner.pid);
-        *pid = owner.pid;
-        *reached = has_reached(site, owner.pid);
+        out->pid = owner.pid;
+        look(site, out);
         return 1;
     }
     const char *program = ab_find_program("abies-site");
@@ -102,9 +109,9 @@ int agent_start(const struct ab_site *site, pid_t *pid, bool *reached, struct ab
     const char *argv[] = {program, "--site", site->path, NULL};
     struct ab_spawn what = {
         .argv = argv, .cwd = site->path, .in = -1, .out = fd, .err = fd, .new_session = true};
-    if (ab_spawn(&what, pid, err) < 0)
+    if (ab_spawn(&what, &out->pid, err) < 0)
         return -1;
-    return follow(site, *pid, log, from, reached, err);
+    return follow(site, out, log, from, err);
 }
 
 int agent_stop(const struct ab_site *site, struct ab_error *err)

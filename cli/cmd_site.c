@@ -74,8 +74,8 @@ static int find_site(int argc, char **argv, struct ab_site *site, struct ab_erro
 int cmd_site_start(int argc, char **argv, struct ab_error *err)
 {
     AB_AUTO(ab_site_free) struct ab_site site = {0};
-    bool json = false, reached = false;
-    pid_t pid = 0;
+    struct agent_state agent;
+    bool json = false;
     const struct ab_opt options[] = {AB_OPT_FLAG('j', "json", &json, "print JSON"), {0}};
     int rc = ab_opt_parse("abies site start", "[FOLDER] [OPTIONS]",
                           "Start the agent of a site in the background.\n\nIt moves files, runs "
@@ -86,16 +86,28 @@ int cmd_site_start(int argc, char **argv, struct ab_error *err)
         return rc < 0 ? -1 : 0;
     if (find_site(argc, argv, &site, err) < 0)
         return -1;
-    rc = agent_start(&site, &pid, &reached, err);
+    rc = agent_start(&site, &agent, err);
     progress_end();
     if (rc < 0)
         return -1;
-    if (json)
-        printf("{\"site_id\":%" PRId64 ",\"pid\":%d,\"was_running\":%s,\"reached\":%s}\n", site.id,
-               (int)pid, rc ? "true" : "false", reached ? "true" : "false");
-    else
-        printf("site %" PRId64 ": the agent %s (pid %d)%s\n", site.id, rc ? "runs already" : "runs",
-               (int)pid, reached ? "" : "; it has not reached the centre yet and goes on trying");
+    if (json) {
+        AB_AUTO(ab_buf_free) struct ab_buf why = {0};
+        ab_buf_json_str(&why, agent.why, strlen(agent.why));
+        printf("{\"site_id\":%" PRId64
+               ",\"pid\":%d,\"was_running\":%s,\"reached\":%s,\"settings\":%s,"
+               "\"why\":%s}\n",
+               site.id, (int)agent.pid, rc ? "true" : "false", agent.reached ? "true" : "false",
+               agent.known ? "true" : "false", why.data);
+        return 0;
+    }
+    printf("site %" PRId64 ": the agent %s (pid %d)%s\n", site.id, rc ? "runs already" : "runs",
+           (int)agent.pid,
+           agent.reached ? "" : "; it has not reached the centre yet and goes on trying");
+    if (*agent.why) {
+        fprintf(stderr, "the centre does not take what %s/settings.yml says: ", site.path);
+        print_clean(stderr, agent.why);
+        fprintf(stderr, "; mend it, then `abies site stop` and `start`\n");
+    }
     return 0;
 }
 

@@ -205,13 +205,19 @@ static void read_signals(struct broker *b)
     }
 }
 
+static void read_sync(struct broker *b, const struct uplink_reply *reply)
+{
+    sync_reply(&b->sync, b->settings, b->site->id, b->uplink, reply);
+    health_settings(b->health, b->sync.at == SYNC_DONE, b->sync.why);
+}
+
 static void read_answers(struct broker *b)
 {
     for (struct uplink_reply *reply; (reply = uplink_take(b->uplink));) {
         if (*reply->link)
             hub_answer(b->hub, reply);
         else
-            sync_reply(&b->sync, b->settings, b->site->id, b->uplink, reply);
+            read_sync(b, reply);
         uplink_reply_free(reply);
     }
 }

@@ -30,7 +30,8 @@ struct health {
         char json[HEALTH_WORDS];
     } words[HEALTH_MODULES];
     size_t n_words;
-    bool changed;
+    bool changed, known;
+    char why[256];
     int64_t written_ms;
 };
 
@@ -58,6 +59,13 @@ void health_destroy(health_t **self)
 
 void health_change(health_t *self)
 {
+    self->changed = true;
+}
+
+void health_settings(health_t *self, bool known, const char *why)
+{
+    self->known = known;
+    snprintf(self->why, sizeof(self->why), "%s", why);
     self->changed = true;
 }
 
@@ -150,6 +158,8 @@ static void write_file(health_t *self, const ab_supervise_t *modules, outbox_t *
     add_time(&out, "oldest", waits.oldest_utc_us);
     ab_buf_char(&out, ',');
     add_text(&out, "why", sent.why);
+    ab_buf_printf(&out, "},\"settings\":{\"known\":%s,", self->known ? "true" : "false");
+    add_text(&out, "why", self->why);
     ab_buf_str(&out, "},");
     add_modules(&out, self, modules);
     ab_buf_str(&out, "}\n");

@@ -110,6 +110,7 @@ void sync_reply(struct sync *self, const struct ab_settings *settings, int64_t s
             ab_log(AB_WARN, "sync.failed", AB_KV("status", reply->status),
                    AB_KV("why", reply->err.text));
         self->complained = true;
+        snprintf(self->why, sizeof(self->why), "%s", reply->err.text);
         self->at = SYNC_TO_GET;
         self->next_ms = ab_now_ms() + AGAIN_MS;
         return;
@@ -123,4 +124,5 @@ void sync_reply(struct sync *self, const struct ab_settings *settings, int64_t s
     }
     ab_log(AB_INFO, "sync.done", AB_KV("changed", self->at == SYNC_PUTS));
     self->at = SYNC_DONE;
+    self->why[0] = '\0';
 }

@@ -17,6 +17,7 @@ struct sync {
     } at;
     int64_t next_ms;
     bool complained; /* once is enough: it is tried until it works */
+    char why[256];   /* it does not work; "" */
 };
 
 /* Sends what is due; ms until it wants to run again (INT64_MAX: never). */

@@ -190,6 +190,8 @@ static int read_urls(struct reader *r, const struct ab_yaml *v, struct ab_pairs 
             return fail_at(r, &v->items[i],
                            "a location is a URL with scheme and host, e.g. local://localhost/data "
                            "or rsync://user@host/data");
+        if (strpbrk(out->v[i].value, " \t\"<>\\^`{|}"))
+            return fail_at(r, &v->items[i], "a URL has no such character: a space is written %%20");
     }
     return 0;
 }

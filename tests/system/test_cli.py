@@ -178,6 +178,18 @@ def test_a_wrong_settings_file_is_said_at_start(centre):
     assert done.returncode == 1 and "procesing" in done.stderr and "did you mean `processing`?" in done.stderr, done.stderr
 
 
+def test_settings_that_the_centre_refuses_are_said_at_start(centre):
+    site = centre.site("refused", start=False)
+    text = (site.path / "settings.yml").read_text()
+    (site.path / "settings.yml").write_text(re.sub(r"(    beamline:) .*", r'\1 "rsync://two..dots/x"', text))
+    done = centre.cli("site", "start", site.path)
+    assert "does not take" in done.stderr and "beamline" in done.stderr, done.stderr
+    centre.cli("site", "stop", site.path)
+    (site.path / "settings.yml").write_text(text)
+    assert centre.cli("site", "start", site.path).stderr == ""
+    assert centre.get(f"/sites/{site.id}")["transfer_locations"]["beamline"], "the centre knows it when `site start` is back"
+
+
 def test_a_site_is_deleted_with_its_jobs(centre):
     site = centre.site("gone", start=False)
     site.app("echo", ECHO)

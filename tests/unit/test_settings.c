@@ -93,6 +93,7 @@ static void a_value_out_of_its_bounds_is_refused(void **state)
         "launcher: {sort_by: fastest}",
         "transfers: {transfer_locations: {beamline: /data}}",
         "transfers: {transfer_locations: {beamline: 'local:///data'}}",
+        "transfers: {transfer_locations: {beamline: 'local://localhost/my data'}}",
         "scheduler: {allowed_queues: {debug: {max_nodes: 1}}}",
         "scheduler: {allowed_queues: {q: {max_nodes: -1, max_walltime: 1, max_queued_jobs: 1}}}",
         "elastic_queue: {min_wall_time_min: 5, wall_time_pad_min: 5}",

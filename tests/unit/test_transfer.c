@@ -300,6 +300,13 @@ static void only_plain_urls_are_taken(void **state)
         "rsync://h/a/..",
         "rsync://h/a\nb",
         "rsync://-u@h/y",
+        "rsync://h/a b",
+        "rsync://h/a%2",
+        "rsync://h/a%zz",
+        "rsync://h/a%00b",
+        "rsync://h/%2e%2e/etc",
+        "rsync://h/a%2f..",
+        "rsync://h/a%0ab",
     };
 
     for (size_t i = 0; i < AB_COUNT(wrong); i++)
@@ -313,6 +320,9 @@ static void only_plain_urls_are_taken(void **state)
     assert_string_equal(url.path, "/data/x");
     assert_int_equal(transfer_url_parse("rsync://alias", arena, &url, NULL), 0);
     assert_string_equal(url.path, "/");
+    assert_int_equal(transfer_url_parse("local://localhost/my%20data%2Fx%25", arena, &url, NULL),
+                     0);
+    assert_string_equal(url.path, "/my data/x%");
     assert_null(transfer_of("globus"));
 }
 

@@ -44,6 +44,31 @@ static bool is_plain(const char *text)
     return true;
 }
 
+/* %20 -> a space, in place. -1: no two digits, or a NUL. */
+static int decode(char *path)
+{
+    char *to = path;
+    for (const char *at = path; *at; at++) {
+        int64_t code = 0;
+        if (*at != '%') {
+            *to++ = *at;
+            continue;
+        }
+        for (int i = 1; i <= 2; i++) {
+            unsigned char c = (unsigned char)at[i];
+            if (!isxdigit(c))
+                return -1;
+            code = code * 16 + (isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
+        }
+        if (code == 0)
+            return -1;
+        *to++ = (char)code;
+        at += 2;
+    }
+    *to = '\0';
+    return 0;
+}
+
 int transfer_url_parse(const char *url, ab_arena_t *arena, struct transfer_url *out,
                        struct ab_error *err)
 {
@@ -55,8 +80,12 @@ int transfer_url_parse(const char *url, ab_arena_t *arena, struct transfer_url *
         return ab_fail(err, AB_EINVAL, "%s is not a URL", url);
     out->scheme = ab_strndup(arena, url, (size_t)(sep - url));
     const char *host = sep + 3, *end = host + strcspn(host, "/");
-    if (*end)
-        out->path = ab_strdup(arena, end);
+    if (*end) {
+        char *path = ab_strdup(arena, end);
+        if (strchr(path, ' ') || decode(path) < 0)
+            return ab_fail(err, AB_EINVAL, "%s: a space is written %%20, a percent sign %%25", url);
+        out->path = path;
+    }
     const char *at = memchr(host, '@', (size_t)(end - host));
     if (at) {
         out->user = ab_strndup(arena, host, (size_t)(at - host));
