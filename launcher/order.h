@@ -1,7 +1,9 @@
 /* order.h - what head and worker say to each other (bodies of local.h messages)
  *
- *     head -> worker   run   number = job   the program      worker -> head   exit   number = job
- * how it ended kill  number = job   grace_ms leave
+ *     head -> worker   run    number = job   the program
+ *                      kill   number = job   grace_ms
+ *                      leave
+ *     worker -> head   exit   number = job   how it ended
  */
 #ifndef ORDER_H
 #define ORDER_H

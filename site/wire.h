@@ -1,8 +1,9 @@
 /* wire.h - the messages between broker and modules
  *
- *     module -> broker   call   [method, path, timeout_ms, body | nil]     reply   [status, kind,
- * text, body] put    [target, [update, ...]]                    stored  [0 | code, text] drain
- * target                                     drained - health JSON text -
+ *     module -> broker   call    [method, path, timeout_ms, body | nil]   reply    [status, kind, text, body]
+ *                        put     [target, [update, ...]]                  stored   [0 | code, text]
+ *                        drain   target                                   drained  -
+ *                        health  JSON text                                -
  *
  * Each question has a number, and its answer the same one.
  */

@@ -1,9 +1,12 @@
 /* centre.h - a whole centre on this machine, in one folder: what is where, and how much of it runs
  *
  *     centre.yml   this file's struct, rewritten only when `abies up` is told something new
- *     pg/          PostgreSQL cluster      secrets/  passwords, seal.key      curve/  keys of the
- * bus tls/         own CA, server.pem      log/      one file a process       run/    lock,
- * centre.json
+ *     pg/          PostgreSQL cluster
+ *     secrets/     passwords, seal.key
+ *     curve/       keys of the bus
+ *     tls/         own CA, server.pem
+ *     log/         one file a process
+ *     run/         lock, centre.json
  */
 #ifndef CENTRE_H
 #define CENTRE_H

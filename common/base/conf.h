@@ -6,8 +6,8 @@
  *
  *     static const struct ab_setting settings[] = {
  *         {"listen", AB_CONF_TEXT, "0.0.0.0:8443", "address and port of HTTPS"},
- *         {"session_ttl", AB_CONF_DURATION, "5m", "a session without a heartbeat for this long
- * ends"}, {0},
+ *         {"session_ttl", AB_CONF_DURATION, "5m", "a session without a heartbeat for this long ends"},
+ *         {0},
  *     };
  */
 #ifndef AB_CONF_H

@@ -1,8 +1,7 @@
 /* log.h - structured lines on stderr: one line, one event (logfmt)
  *
  *     ab_log(AB_INFO, "lease.taken", AB_KV("session", id), AB_KV("jobs", n));
- *     ts=2026-03-01T12:00:00.123Z level=info svc=sessions req=7f3a event=lease.taken session=7
- * jobs=3
+ *     ts=2026-03-01T12:00:00.123Z level=info svc=sessions req=7f3a event=lease.taken session=7 jobs=3
  *
  * The event name never changes. AB_KV picks the type. Secrets never have a key. Thread safe; a line
  * is one write(). A line is cut at 4 kB.

@@ -1,9 +1,11 @@
 /* frame.h - what travels between gateway and services: one letter, a msgpack array, a body
  *
- *   gateway -> service   Q [v, number, verb, user, remaining_ms, key, scopes, uuid, trace, peer,
- *                           username, token_site, try, host?] + body    H [v] ping    X [v, text]
- * refused service -> gateway   R D [v, service, instance, capacity, queued, oldest_ms]    P [v,
- * number, status] + body
+ *   gateway -> service   Q   [v, number, verb, user, remaining_ms, key, scopes, uuid, trace, peer,
+ *                             username, token_site, try, host?] + body
+ *                        H   [v] ping
+ *                        X   [v, text] refused
+ *   service -> gateway   R D [v, service, instance, capacity, queued, oldest_ms]
+ *                        P   [v, number, status] + body
  *
  * A reader takes more elements than it knows and skips them. What is left of a deadline travels,
  * never a time of day: the clocks of hosts differ.

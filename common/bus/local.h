@@ -26,9 +26,8 @@ struct ab_local_options {
 };
 
 struct ab_message {
-    char link[64]; /* hub: from whom */
-    char
-        kind[32]; /* "call", "reply", "run", "done" ...; the user's; "+" link came, "-" link went */
+    char link[64];    /* hub: from whom */
+    char kind[32];    /* "call", "run" ...: the user's; "+" link came, "-" link went */
     uint64_t number;  /* the user's; 0 if unused */
     const void *body; /* until the next receive */
     size_t len;

@@ -1,8 +1,9 @@
 /* task.h - requests between a replica's I/O thread and its workers
  *
  *   I/O thread: ab_desk_put ─► queue (mutex, cond) ─► ab_desk_take: worker
- *   worker: ab_desk_reply ─► results (same mutex) + eventfd, written only when nothing waited yet
- * ─► I/O thread
+ *   worker: ab_desk_reply ─► results (same mutex) + eventfd ─► I/O thread
+ *
+ * The eventfd is written only when nothing waited yet.
  */
 #ifndef AB_TASK_H
 #define AB_TASK_H

@@ -1,9 +1,11 @@
 /* site.h - the folder of a site: where it is, who runs it, what in it is whose
  *
  *     .abies-site   site id        settings.yml  client.yml  job-template.sh
- *     apps/         what jobs may run            data/   work directories
- *     log/          one file a process           qsubmit/  batch scripts, their output, one record
- * each run/          lock  health.json  outbox/  spool/   of the running agent
+ *     apps/         what jobs may run
+ *     data/         work directories
+ *     log/          one file a process
+ *     qsubmit/      batch scripts, their output, one record each
+ *     run/          lock  health.json  outbox/  spool/   of the running agent
  */
 #ifndef AB_SITE_H
 #define AB_SITE_H
