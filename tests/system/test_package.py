@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tarfile
 
@@ -36,6 +37,7 @@ def tree():
         assert all(m.uid == 0 and m.mtime == tar.getmembers()[0].mtime for m in tar.getmembers())
         tar.extractall(folder / "un packed")
     yield folder / "un packed" / tarball.name[:-7]
+    shutil.rmtree(folder)
 
 
 def test_the_package_has_programs_pages_documents_and_examples(tree):
@@ -70,7 +72,7 @@ def test_a_moved_package_runs_a_centre_a_site_and_a_job_with_hooks(tree, monkeyp
         assert not [p for p in programs if p.startswith(str(BUILD))], programs
 
 
-def test_a_copy_that_was_made_while_it_ran_is_a_centre(tmp_path):
+def test_a_copy_that_was_made_while_it_ran_is_a_centre():
     """As docs/operations.md says it, word by word."""
     with Centre(temporary_folder("backup")) as centre:
         site = centre.site("kept", start=False)
