@@ -57,6 +57,16 @@ def test_the_package_has_programs_pages_documents_and_examples(tree):
         assert "RPATH" not in dynamic and "RUNPATH" not in dynamic, path
 
 
+def test_fault_points_are_in_builds_for_tests_only(tree):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("ABIES_")}
+    done = subprocess.run([str(tree / "bin" / "abies-jobs")], env={**env, "ABIES_FAULT": "name:no-such-action"}, capture_output=True, text=True, timeout=30)
+    if "AB_FAULTS:BOOL=ON" in (BUILD / "CMakeCache.txt").read_text():
+        assert done.returncode == 2 and "ABIES_FAULT" in done.stderr
+    else:
+        assert done.returncode == 1 and "ABIES_FAULT" not in done.stderr and "database_url is not set" in done.stderr
+        assert b"fault.fired" not in (tree / "bin" / "abies-jobs").read_bytes()
+
+
 def test_a_moved_package_runs_a_centre_a_site_and_a_job_with_hooks(tree, monkeypatch):
     monkeypatch.setattr(lib, "BIN", tree / "bin")
     with Centre(temporary_folder("moved")) as centre:
