@@ -84,6 +84,9 @@ int account_login(struct ab_client_file *file, const char *username, const char 
     struct ab_buf body = {.data = query.data + 1, .len = query.len - 1}; /* without '?' */
     int rc = call(file, "/auth/password/login", &body, true, &reply, err);
     explicit_bzero(query.data, query.len);
+    if (rc < 0 && err && err->code == AB_EAUTH)
+        return ab_fail_kind(err, AB_EAUTH, "bad_login",
+                            "wrong user name or password, or the account is disabled");
     return rc < 0 ? -1 : take_tokens(file, &reply, err);
 }
 

@@ -170,8 +170,10 @@ int cmd_app_ls(int argc, char **argv, struct ab_error *err)
         return -1;
     ab_buf_str(&path, "/apps/");
     if (!sites_query(&sites, &path))
-        return ab_fail(err, AB_ENOENT,
-                       "no site was active in the last two minutes: use --site all");
+        return ab_fail(
+            err, AB_ENOENT,
+            "none of your sites was active in the last two minutes: use --site all, or see "
+            "`abies site ls`");
     if (remote_list(&r, path.data, &list, NULL, err) < 0)
         return -1;
     if (json) {

@@ -252,8 +252,10 @@ int cmd_queue_ls(int argc, char **argv, struct ab_error *err)
         return -1;
     ab_buf_str(&path, "/batch-jobs/");
     if (!sites_query(&sites, &path))
-        return ab_fail(err, AB_ENOENT,
-                       "no site was active in the last two minutes: use --site all");
+        return ab_fail(
+            err, AB_ENOENT,
+            "none of your sites was active in the last two minutes: use --site all, or see "
+            "`abies site ls`");
     if (scheduler_id)
         ab_api_query_int(&path, "scheduler_id", scheduler_id);
     for (size_t i = 0; !history && !scheduler_id && i < AB_COUNT(active); i++)

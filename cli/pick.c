@@ -61,8 +61,10 @@ int pick_query(struct remote *r, const struct pick *p, int argc, char **argv, st
     if (!any_site && remote_sites(r, p->site, &sites, err) < 0)
         return -1;
     if (!sites_query(&sites, path))
-        return ab_fail(err, AB_ENOENT,
-                       "no site was active in the last two minutes: use --site all");
+        return ab_fail(
+            err, AB_ENOENT,
+            "none of your sites was active in the last two minutes: use --site all, or see "
+            "`abies site ls`");
     if (ids_query(p, argc, argv, "id", path, err) < 0
         || pairs_query(&p->tags, "tag", "tags", path, err) < 0
         || state_query("state", p->state, "state", path, err) < 0

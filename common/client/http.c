@@ -193,10 +193,15 @@ static int fail_with(ab_http_t *self, CURLcode code, const struct answer *answer
                            "the answer of %.*s is larger than %zu bytes; ask for fewer rows", host,
                            url, answer->limit);
         return ab_fail(err, AB_EINTERNAL, "no memory for the answer of %.*s", host, url);
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return ab_fail(
+            err, AB_EINVAL,
+            "%.*s: %s; if its authority is not one of the system's, give its certificate: "
+            "`abies login --ca-file FILE`",
+            host, url, why);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_SSL_CACERT_BADFILE:
-    case CURLE_PEER_FAILED_VERIFICATION:
         return ab_fail(err, AB_EINVAL, "%.*s: %s (check api_root and ca_file in client.yml)", host,
                        url, why);
     default:
