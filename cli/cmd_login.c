@@ -11,6 +11,7 @@
 #include "client/api.h"
 #include "output.h"
 #include "schema/json.h"
+#include <assert.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,6 +124,7 @@ static int save(const struct sign_in *o, const struct ab_client_file *file, stru
 static void say_done(const struct sign_in *o, const struct ab_client_file *file, const char *what,
                      const char *user)
 {
+    assert(file->api_root); /* apply() has seen to it */
     if (!o->json) {
         printf("%s as ", what);
         print_clean(stdout, user);

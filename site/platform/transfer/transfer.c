@@ -44,26 +44,29 @@ static bool is_plain(const char *text)
     return true;
 }
 
+static int digit_of(char c)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+    const char *at = c ? strchr(digits, c) : NULL;
+    if (!at)
+        return -1;
+    return at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
+}
+
 /* %20 -> a space, in place. -1: no two digits, or a NUL. */
 static int decode(char *path)
 {
     char *to = path;
     for (const char *at = path; *at; at++) {
-        int64_t code = 0;
-        if (*at != '%') {
-            *to++ = *at;
-            continue;
-        }
-        for (int i = 1; i <= 2; i++) {
-            unsigned char c = (unsigned char)at[i];
-            if (!isxdigit(c))
+        *to = *at;
+        if (*at == '%') {
+            int high = digit_of(at[1]), low = high < 0 ? -1 : digit_of(at[2]);
+            if (low < 0 || high + low == 0)
                 return -1;
-            code = code * 16 + (isdigit(c) ? c - '0' : tolower(c) - 'a' + 10);
+            *to = (char)(high * 16 + low);
+            at += 2;
         }
-        if (code == 0)
-            return -1;
-        *to++ = (char)code;
-        at += 2;
+        to++;
     }
     *to = '\0';
     return 0;
