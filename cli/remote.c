@@ -77,7 +77,7 @@ int remote_call(struct remote *self, const char *method, const char *path,
                 const struct ab_buf *body, const struct ab_value **reply, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf text = {.limit = REPLY_MAX};
-    struct ab_api_options options = {.retries = 4};
+    struct ab_api_options options = {.retries = 4, .trace = getenv("TRACEPARENT")};
     if (body && body->failed)
         return ab_fail(err, AB_EINTERNAL, "no memory for a request");
     if (reply)

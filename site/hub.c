@@ -85,11 +85,11 @@ void hub_answer(hub_t *self, const struct uplink_reply *reply)
 
 static void on_call(hub_t *self, const struct ab_message *m)
 {
-    struct wire_text method, path, body;
+    struct wire_text method, path, body, trace;
     struct uplink_call call = {.number = m->number};
     struct ab_error err = {0};
 
-    if (wire_read_call(m->body, m->len, &method, &path, &call.timeout_ms, &body) < 0
+    if (wire_read_call(m->body, m->len, &method, &path, &call.timeout_ms, &body, &trace) < 0
         || method.n >= sizeof(call.method)) {
         ab_fail(&err, AB_EINVAL, "a broken call");
         send_reply(self, m->link, m->number, -1, &err, NULL);
@@ -97,6 +97,7 @@ static void on_call(hub_t *self, const struct ab_message *m)
     }
     snprintf(call.link, sizeof(call.link), "%s", m->link);
     snprintf(call.method, sizeof(call.method), "%.*s", (int)method.n, method.p);
+    snprintf(call.trace, sizeof(call.trace), "%.*s", (int)trace.n, trace.p);
     call.path = strndup(path.p, path.n);
     if (body.p) {
         call.len = body.n;

@@ -7,6 +7,7 @@
 #include "base/rand.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "base/trace.h"
 #include "bus/local.h"
 #include "wire.h"
 
@@ -45,6 +46,7 @@ struct module {
     int fds[WATCH_MAX + 2];
     size_t n_fds;
     uint64_t number;
+    char trace[AB_TRACE_ID]; /* of the last call: log lines that follow carry it */
     struct early early[EARLY_MAX];
     size_t n_early;
     int64_t next_ms;
@@ -159,6 +161,20 @@ static uint64_t ask(struct module *m, const char *kind, const struct ab_buf *bod
     return number;
 }
 
+/* A call begins a trace, which the centre's log lines and statements carry, too. */
+static void pack_call(struct module *m, struct ab_buf *out, const char *method, const char *path,
+                      const struct ab_buf *body, int64_t timeout_ms)
+{
+    uint8_t uuid[16];
+    char header[AB_TRACE_TEXT];
+
+    ab_uuid7(uuid);
+    ab_trace_of(uuid, m->trace);
+    ab_trace_write(m->trace, uuid, header);
+    ab_log_trace(m->trace);
+    wire_pack_call(out, method, path, timeout_ms, body, header);
+}
+
 int module_call(struct module *m, const char *method, const char *path, const struct ab_buf *body,
                 int64_t timeout_ms, struct ab_buf *reply, struct ab_error *err)
 {
@@ -167,7 +183,7 @@ int module_call(struct module *m, const char *method, const char *path, const st
     struct ab_error why = {0};
     int status;
 
-    wire_pack_call(&message, method, path, timeout_ms, body);
+    pack_call(m, &message, method, path, body, timeout_ms);
     uint64_t number = ask(m, WIRE_CALL, &message, err);
     /* the broker ends the call in time; a little more for the way */
     int64_t way = m->closing ? 500 : 5000;
@@ -187,7 +203,7 @@ uint64_t module_send(struct module *m, const char *method, const char *path,
 {
     AB_AUTO(ab_buf_free) struct ab_buf message = {0};
 
-    wire_pack_call(&message, method, path, timeout_ms, body);
+    pack_call(m, &message, method, path, body, timeout_ms);
     return ask(m, WIRE_CALL, &message, NULL);
 }
 
@@ -305,6 +321,7 @@ static void run_replies(struct module *m)
 static void loop(struct module *m)
 {
     while (!m->stopping) {
+        ab_log_trace(NULL);
         if (m->woken || ab_now_ms() >= m->next_ms) {
             m->woken = false;
             int64_t pause = m->def->cycle(m, m->self);

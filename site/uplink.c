@@ -100,6 +100,7 @@ static void *serve(void *arg)
         struct ab_api_options options = {
             .timeout_ms = left,
             .retries = -1,
+            .trace = call.trace[0] ? call.trace : NULL,
             .stop = &self->stop,
         };
         memcpy(reply->link, call.link, sizeof(reply->link));

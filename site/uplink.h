@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/trace.h"
 #include "client/api.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,7 +22,8 @@ struct uplink_call {
     char link[64];   /* who asked; "" the broker itself */
     uint64_t number; /* the asker's */
     char method[8];
-    char *path, *body; /* malloc'ed; body may be NULL */
+    char trace[AB_TRACE_TEXT]; /* traceparent; "": one of its own */
+    char *path, *body;         /* malloc'ed; body may be NULL */
     size_t len;
     int64_t timeout_ms; /* total, the wait in the queue included */
     int64_t until_ms;   /* set by uplink_submit */

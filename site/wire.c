@@ -6,9 +6,9 @@
 #include <string.h>
 
 void wire_pack_call(struct ab_buf *out, const char *method, const char *path, int64_t timeout_ms,
-                    const struct ab_buf *body)
+                    const struct ab_buf *body, const char *trace)
 {
-    ab_pack_array(out, 4);
+    ab_pack_array(out, 5);
     ab_pack_str(out, method);
     ab_pack_str(out, path);
     ab_pack_int(out, timeout_ms);
@@ -16,6 +16,7 @@ void wire_pack_call(struct ab_buf *out, const char *method, const char *path, in
         ab_pack_bin(out, body->data ? body->data : "", body->len);
     else
         ab_pack_nil(out);
+    ab_pack_str(out, trace);
 }
 
 static int read_array(struct ab_cursor *c, const void *bytes, size_t len, uint32_t want)
@@ -39,15 +40,17 @@ static int read_bin(struct ab_cursor *c, struct wire_text *out)
 }
 
 int wire_read_call(const void *bytes, size_t len, struct wire_text *method, struct wire_text *path,
-                   int64_t *timeout_ms, struct wire_text *body)
+                   int64_t *timeout_ms, struct wire_text *body, struct wire_text *trace)
 {
     struct ab_cursor c;
 
     *body = (struct wire_text){0};
-    if (read_array(&c, bytes, len, 4) < 0 || ab_cursor_str(&c, &method->p, &method->n) < 0
+    if (read_array(&c, bytes, len, 5) < 0 || ab_cursor_str(&c, &method->p, &method->n) < 0
         || ab_cursor_str(&c, &path->p, &path->n) < 0 || ab_cursor_int(&c, timeout_ms) < 0)
         return -1;
-    return ab_cursor_nil(&c) == 1 ? 0 : read_bin(&c, body);
+    if (ab_cursor_nil(&c) != 1 && read_bin(&c, body) < 0)
+        return -1;
+    return ab_cursor_str(&c, &trace->p, &trace->n);
 }
 
 void wire_pack_reply(struct ab_buf *out, int status, const struct ab_error *err,

@@ -1,6 +1,7 @@
 /* wire.h - the messages between broker and modules
  *
- *     module -> broker   call    [method, path, timeout_ms, body | nil]   reply    [status, kind, text, body]
+ *     module -> broker   call    [method, path, timeout_ms, body | nil,   reply    [status, kind, text, body]
+ *                         traceparent]
  *                        put     [target, [update, ...]]                  stored   [0 | code, text]
  *                        drain   target                                   drained  -
  *                        health  JSON text                                -
@@ -35,9 +36,10 @@ struct wire_text {
 };
 
 void wire_pack_call(struct ab_buf *out, const char *method, const char *path, int64_t timeout_ms,
-                    const struct ab_buf *body);
+                    const struct ab_buf *body, const char *trace);
 int wire_read_call(const void *bytes, size_t len, struct wire_text *method, struct wire_text *path,
-                   int64_t *timeout_ms, struct wire_text *body); /* body.p NULL: none */
+                   int64_t *timeout_ms, struct wire_text *body, /* body.p NULL: none */
+                   struct wire_text *trace);
 
 void wire_pack_reply(struct ab_buf *out, int status, const struct ab_error *err,
                      const struct ab_buf *body);

@@ -13,7 +13,7 @@
 static atomic_int least_level = AB_INFO;
 static char service_name[64];
 static char instance_name[96];
-static _Thread_local const char *request;
+static _Thread_local const char *request, *trace;
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
@@ -40,6 +40,16 @@ enum ab_level ab_log_level(void)
 void ab_log_request(const char *request_id)
 {
     request = request_id;
+}
+
+void ab_log_trace(const char *trace_id)
+{
+    trace = trace_id;
+}
+
+const char *ab_log_current_trace(void)
+{
+    return trace;
 }
 
 struct line {
@@ -156,6 +166,10 @@ void ab_log_write(enum ab_level level, const struct ab_kv *kvs, size_t n)
     if (request) {
         put_str(&line, " req=");
         put_text(&line, request);
+    }
+    if (trace) {
+        put_str(&line, " trace=");
+        put_text(&line, trace);
     }
     for (size_t i = 0; i < n; i++) {
         put_str(&line, " ");

@@ -73,6 +73,9 @@ enum ab_level ab_log_level(void);
 
 /* The request this thread works on (req=); NULL for none. Borrowed until the next call. */
 void ab_log_request(const char *request_id);
+/* And the trace that it belongs to (trace=; trace.h); the same rules. */
+void ab_log_trace(const char *trace_id);
+const char *ab_log_current_trace(void);
 
 #define ab_log(level, event, ...)                                                                  \
     do {                                                                                           \

@@ -8,8 +8,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/rand.h"
 #include "base/str.h"
+#include "base/trace.h"
 #include "crypt/crypt.h"
 #include "http.h"
 #include "schema/json.h"
@@ -39,6 +41,7 @@ struct ab_api {
     ab_http_t *http;
     bool renew;
     int64_t renew_not_before_ms; /* after a failed renewal: not with every call */
+    char trace[AB_TRACE_ID];     /* of the last call */
 };
 
 static struct timespec time_of(const char *path)
@@ -92,6 +95,8 @@ void ab_api_destroy(ab_api_t **self)
 {
     if (!*self)
         return;
+    if (ab_log_current_trace() == (*self)->trace)
+        ab_log_trace(NULL);
     ab_http_destroy(&(*self)->http);
     ab_client_file_free(&(*self)->file);
     free(*self);
@@ -293,6 +298,7 @@ struct call {
     const struct ab_api_options *options;
     char *url;
     char key[AB_UUID_TEXT];
+    char trace[AB_TRACE_TEXT + 16]; /* the header */
     bool changes;
     int64_t end_ms;
 };
@@ -301,11 +307,12 @@ static int one_try(ab_api_t *self, struct call *call, struct ab_http_reply *repl
                    struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf token = {0}, key = {0};
-    const char *headers[5];
+    const char *headers[6];
     size_t n = 0;
     int64_t left = call->end_ms - ab_now_ms();
 
     headers[n++] = "Accept: application/json";
+    headers[n++] = call->trace;
     if (call->body)
         headers[n++] = call->options->form ? "Content-Type: application/x-www-form-urlencoded"
                                            : "Content-Type: application/json";
@@ -396,6 +403,19 @@ static int run_call(ab_api_t *self, struct call *call, struct ab_buf *reply, str
     return got.status;
 }
 
+/* What this thread logs next is about this call, and carries its trace. */
+static void take_trace(ab_api_t *self, struct call *call, const uint8_t uuid[16])
+{
+    const char *told = call->options->trace;
+    char header[AB_TRACE_TEXT];
+
+    if (!told || !ab_trace_read(told, strlen(told), self->trace))
+        ab_trace_of(uuid, self->trace);
+    ab_trace_write(self->trace, uuid, header);
+    snprintf(call->trace, sizeof(call->trace), "traceparent: %s", header);
+    ab_log_trace(self->trace);
+}
+
 int ab_api_call(ab_api_t *self, const char *method, const char *path, const char *body, size_t len,
                 const struct ab_api_options *options, struct ab_buf *reply, struct ab_error *err)
 {
@@ -413,11 +433,11 @@ int ab_api_call(ab_api_t *self, const char *method, const char *path, const char
         return ab_fail(err, AB_ETOOBIG, "a path of %zu bytes is too long", strlen(path));
     call.url = url.data;
     call.changes = strcmp(method, "GET") != 0;
-    if (call.changes && !call.options->key) {
-        uint8_t uuid[16];
-        ab_uuid7(uuid);
+    uint8_t uuid[16];
+    ab_uuid7(uuid);
+    if (call.changes && !call.options->key)
         ab_uuid_text(uuid, call.key);
-    }
+    take_trace(self, &call, uuid);
     int64_t total =
         call.options->timeout_ms ? call.options->timeout_ms : self->file.read_timeout_ms;
     call.end_ms = ab_now_ms() + total;

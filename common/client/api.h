@@ -46,6 +46,7 @@ struct ab_api_options {
     int64_t timeout_ms; /* total, retries included; 0 = read_timeout */
     int retries;        /* -1 = retry_count of the file */
     const char *key;    /* Idempotency-Key; NULL: a fresh one for changing calls */
+    const char *trace;  /* traceparent of whoever asked us; NULL: a trace of its own */
     bool form;          /* body is a form, not JSON */
     bool no_token;
     atomic_int *stop; /* give up soon when it becomes non-zero */

@@ -112,7 +112,7 @@ static void count(struct conn *c, int status)
     if (c->x.start_us) {
         int64_t us = ab_now_us() - c->x.start_us;
         gw.count.took_us += (uint64_t)us;
-        ab_log(AB_DEBUG, "http.done", AB_KV("req", c->x.id),
+        ab_log(AB_DEBUG, "http.done", AB_KV("req", c->x.id), AB_KV("trace", c->x.trace),
                AB_KV("verb", c->x.match.route ? c->x.match.route->verb : "-"),
                AB_KV("status", status), AB_KV("us", us));
     }

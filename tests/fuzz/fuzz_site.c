@@ -14,21 +14,23 @@
 
 static void check_call(const char *bytes, size_t len)
 {
-    struct wire_text method, path, body;
+    struct wire_text method, path, body, trace;
     int64_t timeout, again;
 
-    if (wire_read_call(bytes, len, &method, &path, &timeout, &body) < 0)
+    if (wire_read_call(bytes, len, &method, &path, &timeout, &body, &trace) < 0)
         return;
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     AB_AUTO(ab_buf_free) struct ab_buf out = {0}, copy = {0};
-    struct wire_text m, p, b;
-    if (memchr(method.p, '\0', method.n) || memchr(path.p, '\0', path.n))
+    struct wire_text m, p, b, t;
+    if (memchr(method.p, '\0', method.n) || memchr(path.p, '\0', path.n)
+        || memchr(trace.p, '\0', trace.n))
         return;
     ab_buf_add(&copy, body.p, body.n);
     wire_pack_call(&out, ab_strndup(arena, method.p, method.n), ab_strndup(arena, path.p, path.n),
-                   timeout, body.p ? &copy : NULL);
-    FUZZ_CHECK(wire_read_call(out.data, out.len, &m, &p, &again, &b) == 0);
-    FUZZ_CHECK(again == timeout && m.n == method.n && p.n == path.n && b.n == body.n);
+                   timeout, body.p ? &copy : NULL, ab_strndup(arena, trace.p, trace.n));
+    FUZZ_CHECK(wire_read_call(out.data, out.len, &m, &p, &again, &b, &t) == 0);
+    FUZZ_CHECK(again == timeout && m.n == method.n && p.n == path.n && b.n == body.n
+               && t.n == trace.n);
 }
 
 static void check_reply(const char *bytes, size_t len)
