@@ -104,7 +104,7 @@ static void gateway_add(ab_replica_t *self, const char *endpoint)
     zmq_pollitem_t *items = realloc(self->items, (self->n_gateways + 3) * sizeof(self->items[0]));
     if (items)
         self->items = items;
-    if (!g || !all || !items)
+    if (!g || !all || !items || !ab_socket_spare())
         return; /* tried again when the names are next looked up */
 
     g->serial = ++self->serials;
@@ -163,7 +163,7 @@ static void renew(ab_replica_t *self, struct gateway *g, int64_t now)
     int64_t patience = 2 * self->dead_ms > RENEW_MS ? 2 * self->dead_ms : RENEW_MS;
     int64_t since = g->heard_ms > g->made_ms ? g->heard_ms : g->made_ms;
 
-    if (now - since < patience)
+    if (now - since < patience || !ab_socket_spare())
         return;
     zsock_set_linger(g->dealer, 0);
     gateway_close(self, g);

@@ -166,7 +166,7 @@ static void check_stranger(ab_bus_t *self, int64_t now)
     if (!self->cert)
         return;
     if (!self->probe) {
-        if (now < self->probe_at)
+        if (now < self->probe_at || !ab_socket_spare())
             return;
         self->probe = ab_probe_new(ZMQ_ROUTER, self->endpoint, zcert_public_txt(self->cert));
         self->probe_at = now + PROBE_GIVE_UP_MS;

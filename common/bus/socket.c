@@ -2,22 +2,53 @@
 #include "socket.h"
 #include "base/str.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#define MIN_DESCRIPTORS 128
+#define MIN_DESCRIPTORS 64
+#define GOOD_DESCRIPTORS 1024
+#define SPARE_DESCRIPTORS 8 /* what one more link may take */
 
-int ab_socket_room(struct ab_error *err)
+/* A low soft limit is a habit of shells, not somebody's will: up to the hard one it is ours to raise. */
+static rlim_t raise_limit(void)
 {
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < MIN_DESCRIPTORS)
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return RLIM_INFINITY;
+    if (limit.rlim_cur < GOOD_DESCRIPTORS && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max < GOOD_DESCRIPTORS ? limit.rlim_max : GOOD_DESCRIPTORS;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    return limit.rlim_cur;
+}
+
+int ab_socket_room(struct ab_error *err)
+{
+    rlim_t limit = raise_limit();
+
+    if (limit < MIN_DESCRIPTORS)
         return ab_fail(err, AB_EINTERNAL,
                        "this process may open %d files only, the bus needs %d; raise `ulimit -n`",
-                       (int)limit.rlim_cur, MIN_DESCRIPTORS);
+                       (int)limit, MIN_DESCRIPTORS);
     return 0;
+}
+
+bool ab_socket_spare(void)
+{
+    struct rlimit limit;
+    int next = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0); /* the lowest free one */
+
+    if (next < 0)
+        return errno != EMFILE && errno != ENFILE;
+    close(next);
+    return getrlimit(RLIMIT_NOFILE, &limit) < 0
+           || (rlim_t)next + SPARE_DESCRIPTORS < limit.rlim_cur;
 }
 
 zsock_t *ab_socket_new(int type)

@@ -14,6 +14,7 @@
 
 /* czmq aborts the process when a socket cannot be made: ask before the first one. */
 int ab_socket_room(struct ab_error *err);
+bool ab_socket_spare(void); /* ... and before one that comes later: are there descriptors for it? */
 
 /* Linger, high-water marks, message size, heartbeats, reconnection. */
 zsock_t *ab_socket_new(int type);

@@ -64,7 +64,7 @@ int ab_listen_tcp(const char *listen_on, bool share, int backlog, struct ab_erro
         return ab_fail_errno(err, AB_EINVAL,
                              "cannot listen on `%s` (choose another port or stop what holds it)",
                              listen_on);
-    if (listen(fd, backlog) < 0)
+    if (backlog > 0 && listen(fd, backlog) < 0)
         return ab_fail_errno(err, AB_EINVAL, "cannot listen on `%s`", listen_on);
     return AB_TAKE_FD(fd);
 }

@@ -18,6 +18,7 @@ static struct {
     uint32_t *generation;
     uint32_t *free_slots;
     size_t n, n_free;
+    size_t limit;
 } table;
 
 int conn_table_init(size_t max_connections)
@@ -27,10 +28,15 @@ int conn_table_init(size_t max_connections)
     table.free_slots = calloc(max_connections, sizeof(*table.free_slots));
     if (!table.slot || !table.generation || !table.free_slots)
         return -1;
-    table.n = table.n_free = max_connections;
+    table.n = table.n_free = table.limit = max_connections;
     for (size_t i = 0; i < max_connections; i++)
         table.free_slots[i] = (uint32_t)(max_connections - 1 - i);
     return 0;
+}
+
+void conn_limit(size_t connections)
+{
+    table.limit = connections;
 }
 
 void conn_table_free(void)
@@ -64,7 +70,7 @@ void conn_each(void (*fn)(struct conn *c))
 
 static struct conn *conn_new(void)
 {
-    if (table.n_free == 0)
+    if (table.n_free == 0 || conn_count() >= table.limit)
         return NULL;
     struct conn *c = calloc(1, sizeof(*c));
     if (!c)

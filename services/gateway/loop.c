@@ -9,85 +9,30 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conn.h"
-#include "http/listen.h"
+#include "door.h"
 #include "live.h"
 #include "metrics.h"
 #include "ws.h"
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define TICK_MS 250
+#define LAST_ASK_MS 1000
 #define DRAIN_US 2000 /* of the bus in one turn; then sockets get theirs */
 
 static struct {
-    int listen_fd;
-    char address[AB_ADDRESS_TEXT];
-    uv_poll_t listener, bus_poll, hint_poll;
+    uv_poll_t bus_poll, hint_poll;
     uv_prepare_t prepare;
     uv_idle_t more;
-    uv_timer_t tick, bus_tick, listen_again;
+    uv_timer_t tick, bus_tick;
     uv_signal_t term, interrupt;
     uint64_t ticks;
     int64_t now_ms;     /* of the tick under way */
+    int64_t leaving_ms; /* when SIGTERM came */
     int64_t stop_by_ms; /* 0: not stopping */
     bool initialised, started;
-} loop = {.listen_fd = -1};
-
-/* ---- taking connections */
-
-static void peer_text(const struct sockaddr_storage *from, char *out, size_t size)
-{
-    const void *addr = from->ss_family == AF_INET6
-                           ? (const void *)&((const struct sockaddr_in6 *)from)->sin6_addr
-                           : (const void *)&((const struct sockaddr_in *)from)->sin_addr;
-    if (!inet_ntop(from->ss_family, addr, out, (socklen_t)size))
-        (void)snprintf(out, size, "-");
-}
-
-static void on_listener(uv_poll_t *handle, int status, int events);
-
-static void on_listen_again(uv_timer_t *handle)
-{
-    (void)handle;
-    if (loop.listen_fd >= 0)
-        uv_poll_start(&loop.listener, UV_READABLE, on_listener);
-}
-
-static void on_listener(uv_poll_t *handle, int status, int events)
-{
-    (void)events;
-    (void)status;
-    for (int i = 0; i < 64; i++) {
-        struct sockaddr_storage from = {0};
-        socklen_t n = sizeof(from);
-        char peer[INET6_ADDRSTRLEN];
-        int fd =
-            accept4(loop.listen_fd, (struct sockaddr *)&from, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-        if (fd < 0) {
-            /* Out of descriptors: without a pause the loop would spin on the waiting connection. */
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                gw.count.accept_errors++;
-                uv_poll_stop(handle);
-                uv_timer_start(&loop.listen_again, on_listen_again, 100, 0);
-            }
-            return;
-        }
-        /* We accept, so this is ours to set; without it answers wait 40 ms now and then. */
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-        (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
-        peer_text(&from, peer, sizeof(peer));
-        conn_adopt(fd, peer);
-    }
-}
+} loop;
 
 /* ---- the bus */
 
@@ -154,28 +99,21 @@ static void check_time(struct conn *c)
     conn_check_time(c, loop.now_ms);
 }
 
-/* While draining: what has begun is finished, what has just connected may ask once, the rest goes.
- */
+/* While draining: what has begun is finished, and a connection that is still open may ask once more: a client
+ * that is about to would take its end for a failure. Then its answer says `connection: close`. Those that stay
+ * quiet are closed after a moment. */
 static void wind_up(struct conn *c)
 {
+    int64_t now = ab_now_ms();
     bool idle = c->state == CONN_HEAD && c->in_len == c->in_at && !c->x.begun;
-    bool fresh = c->served == 0 && c->until_ms - ab_now_ms() > HEAD_MS - LINGER_MS;
+    bool fresh = c->served == 0 && c->until_ms - now > HEAD_MS - LINGER_MS;
 
     if (c->state == CONN_WS) {
         ws_leave(c);
-    } else if (idle && !fresh && !c->closing) {
+    } else if (idle && !fresh && !c->closing && now >= loop.leaving_ms + LAST_ASK_MS) {
         c->closing = true;
         conn_wake(c);
     }
-}
-
-static void stop_listening(void)
-{
-    if (loop.listen_fd < 0)
-        return;
-    uv_poll_stop(&loop.listener);
-    close(loop.listen_fd);
-    loop.listen_fd = -1;
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -188,9 +126,9 @@ static void on_signal(uv_signal_t *handle, int signum)
     ab_log(AB_INFO, "gateway.draining", AB_KV("signal", signum),
            AB_KV("connections", conn_count()));
     gw.draining = true;
-    loop.stop_by_ms = ab_now_ms() + ab_conf_ms(gw.conf, "drain");
-    on_listener(&loop.listener, 0, UV_READABLE); /* who waits to be accepted would get a reset */
-    stop_listening();
+    loop.leaving_ms = ab_now_ms();
+    loop.stop_by_ms = loop.leaving_ms + ab_conf_ms(gw.conf, "drain");
+    door_leave(loop.leaving_ms);
     conn_each(wind_up);
 }
 
@@ -200,6 +138,7 @@ static void on_tick(uv_timer_t *handle)
     loop.ticks++;
     loop.now_ms = ab_now_ms();
     conn_each(check_time);
+    door_tick(loop.now_ms);
     live_tick();
     if (loop.ticks % 2 == 0)
         metrics_tick();
@@ -208,7 +147,7 @@ static void on_tick(uv_timer_t *handle)
     if (!gw.draining)
         return;
     conn_each(wind_up);
-    if (conn_count() == 0 || ab_now_ms() >= loop.stop_by_ms)
+    if ((conn_count() == 0 && !door_is_open()) || loop.now_ms >= loop.stop_by_ms)
         uv_stop(&gw.loop);
 }
 
@@ -221,19 +160,6 @@ static void on_lws_log(int level, const char *line)
 
     (void)snprintf(text, sizeof(text), "%.*s", (int)(n < 400 ? n : 400), line);
     ab_log(level == LLL_ERR ? AB_WARN : AB_DEBUG, "lws", AB_KV("text", (const char *)text));
-}
-
-/* lws sizes its tables by the limit of descriptors: make that what we need, not what the host
- * allows. */
-static void limit_descriptors(size_t connections)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return;
-    rlim_t want = (rlim_t)connections + 512;
-    limit.rlim_cur = limit.rlim_max < want ? limit.rlim_max : want;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static int start_lws(struct ab_error *err)
@@ -276,7 +202,7 @@ int loop_init(struct ab_error *err)
 {
     size_t connections = (size_t)ab_conf_int(gw.conf, "max_connections");
 
-    limit_descriptors(connections);
+    door_raise_limit(connections);
     if (conn_table_init(connections) < 0)
         return ab_fail(err, AB_EINTERNAL, "no memory for %zu connections", connections);
     if (uv_loop_init(&gw.loop) != 0)
@@ -294,7 +220,6 @@ static void start_timers(void)
     uv_timer_start(&loop.tick, on_tick, TICK_MS, TICK_MS);
     uv_timer_init(&gw.loop, &loop.bus_tick);
     uv_timer_start(&loop.bus_tick, on_bus_tick, 1, 0);
-    uv_timer_init(&gw.loop, &loop.listen_again);
     uv_signal_init(&gw.loop, &loop.term);
     uv_signal_start(&loop.term, on_signal, SIGTERM);
     uv_signal_init(&gw.loop, &loop.interrupt);
@@ -305,12 +230,8 @@ int loop_start(struct ab_error *err)
 {
     if (start_lws(err) < 0)
         return -1;
-    loop.listen_fd = ab_listen_tcp(ab_conf_text(gw.conf, "listen"), true, 1024, err);
-    if (loop.listen_fd < 0)
+    if (door_bind(err) < 0)
         return -1;
-    ab_listen_address(loop.listen_fd, loop.address);
-    uv_poll_init(&gw.loop, &loop.listener, loop.listen_fd);
-    uv_poll_start(&loop.listener, UV_READABLE, on_listener);
     uv_poll_init(&gw.loop, &loop.bus_poll, ab_bus_fd(gw.bus));
     uv_poll_start(&loop.bus_poll, UV_READABLE, on_bus_readable);
     uv_poll_init(&gw.loop, &loop.hint_poll, ab_bus_hint_fd(gw.bus));
@@ -329,11 +250,10 @@ void loop_run(void)
 static void close_handles(void)
 {
     uv_handle_t *const handles[] = {
-        (uv_handle_t *)&loop.listener,  (uv_handle_t *)&loop.bus_poll,
-        (uv_handle_t *)&loop.hint_poll, (uv_handle_t *)&loop.prepare,
-        (uv_handle_t *)&loop.more,      (uv_handle_t *)&loop.tick,
-        (uv_handle_t *)&loop.bus_tick,  (uv_handle_t *)&loop.listen_again,
-        (uv_handle_t *)&loop.term,      (uv_handle_t *)&loop.interrupt,
+        (uv_handle_t *)&loop.bus_poll, (uv_handle_t *)&loop.hint_poll,
+        (uv_handle_t *)&loop.prepare,  (uv_handle_t *)&loop.more,
+        (uv_handle_t *)&loop.tick,     (uv_handle_t *)&loop.bus_tick,
+        (uv_handle_t *)&loop.term,     (uv_handle_t *)&loop.interrupt,
     };
     for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++)
         uv_close(handles[i], NULL);
@@ -344,10 +264,9 @@ void loop_free(void)
 {
     if (!loop.initialised)
         return;
-    if (loop.started) {
-        stop_listening();
+    door_close();
+    if (loop.started)
         close_handles();
-    }
     if (gw.lws)
         lws_context_destroy(gw.lws);
     gw.lws = NULL;
@@ -357,9 +276,4 @@ void loop_free(void)
         ab_log(AB_WARN, "loop.left");
     conn_table_free();
     loop.initialised = loop.started = false;
-}
-
-const char *loop_address(void)
-{
-    return loop.address;
 }

@@ -10,6 +10,4 @@ int loop_start(struct ab_error *err);
 void loop_run(void); /* until SIGTERM or SIGINT, and what was begun is finished */
 void loop_free(void);
 
-const char *loop_address(void); /* where HTTPS is served */
-
 #endif

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "bus/curve.h"
+#include "door.h"
 #include "gateway.h"
 #include "live.h"
 #include "loop.h"
@@ -35,6 +36,8 @@ static const struct ab_setting settings[] = {
     {"dead", AB_CONF_DURATION, "5s", "a service silent for so long is gone"},
     {"deadline", AB_CONF_DURATION, "30s", "longest time for one request"},
     {"drain", AB_CONF_DURATION, "10s", "time to finish requests after SIGTERM"},
+    {"join", AB_CONF_DURATION, "10s",
+     "time to find the services; nobody is let in before, unless it is over"},
     {"queue_limit", AB_CONF_INT, "1024", "requests that wait for a replica, per service"},
     {"max_connections", AB_CONF_INT, "8192", "clients at a time"},
     {"health_listen", AB_CONF_TEXT, "127.0.0.1:0", "plain HTTP: /healthz /readyz /metrics"},
@@ -98,7 +101,7 @@ static int write_run_file(struct ab_error *err)
         const char *name, *value;
     } rows[] = {
         {"instance", gw.instance},
-        {"listen", loop_address()},
+        {"listen", door_address()},
         {"health", metrics_address()},
         {"bus", ab_bus_endpoint(gw.bus)},
         {"hint", ab_bus_hint_endpoint(gw.bus)},
@@ -125,7 +128,7 @@ static int start(struct ab_error *err)
         || loop_start(err) < 0 || metrics_start(ab_conf_text(gw.conf, "health_listen"), err) < 0
         || write_run_file(err) < 0)
         return -1;
-    ab_log(AB_INFO, "gateway.up", AB_KV("listen", loop_address()),
+    ab_log(AB_INFO, "gateway.up", AB_KV("listen", door_address()),
            AB_KV("health", metrics_address()), AB_KV("bus", ab_bus_endpoint(gw.bus)),
            AB_KV("hint", ab_bus_hint_endpoint(gw.bus)), AB_KV("tls", gw.tls));
     return 0;
