@@ -25,6 +25,7 @@ static void disconnect(ab_db_t *self)
         PQfinish(self->conn);
     self->conn = NULL;
     self->broken = false;
+    self->n_ahead = 0;
     db_statements_forget(self);
     db_types_forget(self);
 }

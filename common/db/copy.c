@@ -155,7 +155,8 @@ static int put_all(ab_db_t *self, const struct ab_buf *data, struct ab_error *er
 int ab_db_copy(ab_db_t *self, const struct ab_sql *sql, const struct ab_buf *data,
                struct ab_error *err)
 {
-    if (check_data(sql, data, err) < 0 || db_ready(self, "db.copy", err) < 0)
+    if (check_data(sql, data, err) < 0 || db_ready(self, "db.copy", err) < 0
+        || db_run_ahead(self, err) < 0)
         return -1;
     if (!PQsendQuery(self->conn, sql->text))
         return db_fail_lost(self, sql->name, err);

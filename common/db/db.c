@@ -81,47 +81,99 @@ static int bind_block(ab_db_t *self, struct bound *out, const struct ab_sql *sql
     return db_bind_end(self, out, sql->name, err);
 }
 
-static int send_block(ab_db_t *self, const struct ab_sql *sql, const struct bound *b,
-                      struct ab_error *err)
+static int bind_text(ab_db_t *self, struct bound *out, const struct ab_db_step *step,
+                     struct ab_error *err)
 {
-    if (PQsendQueryPrepared(self->conn, sql->name, b->n, b->values, b->lengths, b->formats, 1))
+    if (db_bind_begin(self, out, step->n, "query", err) < 0)
+        return -1;
+    for (size_t i = 0; i < step->n; i++) {
+        struct type type;
+        if (db_type_named(self, step->types[i], &type, err) < 0
+            || db_bind_add(self, out, &type, &step->values[i], "query", step->types[i], err) < 0)
+            return -1;
+    }
+    return db_bind_end(self, out, "query", err);
+}
+
+static const char *name_of(const struct ab_db_step *step)
+{
+    return step->sql ? step->sql->name : "query";
+}
+
+static const char *text_of(const struct ab_db_step *step)
+{
+    return step->sql ? step->sql->text : step->text;
+}
+
+/* Bind and send; nothing was sent if it cannot be bound (1). -1: lost. */
+static int send_step(ab_db_t *self, const struct ab_db_step *step, struct ab_error *err)
+{
+    struct bound b;
+    if ((step->sql ? bind_block(self, &b, step->sql, step->params, step->n, err)
+                   : bind_text(self, &b, step, err))
+        < 0)
+        return 1;
+    if (step->sql ? PQsendQueryPrepared(self->conn, step->sql->name, b.n, b.values, b.lengths,
+                                        b.formats, 1)
+                  : PQsendQueryParams(self->conn, step->text, b.n, b.oids, b.values, b.lengths,
+                                      b.formats, 1))
         return 0;
-    return db_fail_lost(self, sql->name, err);
+    return db_fail_lost(self, name_of(step), err);
+}
+
+/* ---- one statement, and what goes ahead of it */
+
+void ab_db_drop_ahead(ab_db_t *self)
+{
+    self->n_ahead = 0;
+}
+
+int ab_db_ahead(ab_db_t *self, const struct ab_db_step *step, ab_arena_t *arena,
+                struct ab_error *err)
+{
+    if (self->n_ahead == DB_MAX_AHEAD && ab_db_pipeline(self, NULL, 0, arena, err) < 0)
+        return -1;
+    self->ahead[self->n_ahead++] = *step;
+    return 0;
+}
+
+int db_run_ahead(ab_db_t *self, struct ab_error *err)
+{
+    if (self->n_ahead == 0)
+        return 0;
+    ab_arena_t *arena = ab_arena_new();
+    int rc = ab_db_pipeline(self, NULL, 0, arena, err);
+    ab_arena_destroy(&arena);
+    return rc;
+}
+
+static PGresult *run_step(ab_db_t *self, struct ab_db_step *step, const char *fault,
+                          ab_arena_t *arena, struct ab_error *err)
+{
+    PGresult *r = NULL;
+    if (db_ready(self, fault, err) < 0)
+        return NULL;
+    if (self->n_ahead > 0)
+        return ab_db_pipeline(self, step, 1, arena, err) < 0 ? NULL : step->result;
+    if (send_step(self, step, err) == 0)
+        r = check(self, db_answer(self, err), name_of(step), text_of(step), arena, err);
+    trim_params(self);
+    return r;
 }
 
 PGresult *ab_db_run(ab_db_t *self, const struct ab_sql *sql, const struct ab_db_param *params,
                     size_t n, ab_arena_t *arena, struct ab_error *err)
 {
-    struct bound b;
-    PGresult *r = NULL;
-    if (db_ready(self, "db.run", err) == 0 && bind_block(self, &b, sql, params, n, err) == 0
-        && send_block(self, sql, &b, err) == 0)
-        r = check(self, db_answer(self, err), sql->name, sql->text, arena, err);
-    trim_params(self);
-    return r;
+    return run_step(self, &(struct ab_db_step){.sql = sql, .params = params, .n = n}, "db.run",
+                    arena, err);
 }
 
-PGresult *ab_db_query(ab_db_t *self, const char *text, const struct ab_db_value *params,
+PGresult *ab_db_query(ab_db_t *self, const char *text, const struct ab_db_value *values,
                       const char *const *types, size_t n, ab_arena_t *arena, struct ab_error *err)
 {
-    struct bound b;
-    PGresult *r = NULL;
-    if (db_ready(self, "db.query", err) < 0 || db_bind_begin(self, &b, n, "query", err) < 0)
-        return NULL;
-    for (size_t i = 0; i < n; i++) {
-        struct type type;
-        if (db_type_named(self, types[i], &type, err) < 0
-            || db_bind_add(self, &b, &type, &params[i], "query", types[i], err) < 0)
-            return NULL;
-    }
-    if (db_bind_end(self, &b, "query", err) == 0) {
-        if (PQsendQueryParams(self->conn, text, b.n, b.oids, b.values, b.lengths, b.formats, 1))
-            r = check(self, db_answer(self, err), "query", text, arena, err);
-        else
-            db_fail_lost(self, "query", err);
-    }
-    trim_params(self);
-    return r;
+    return run_step(self,
+                    &(struct ab_db_step){.text = text, .values = values, .types = types, .n = n},
+                    "db.query", arena, err);
 }
 
 int ab_db_exec(ab_db_t *self, const char *text, struct ab_error *err)
@@ -129,7 +181,7 @@ int ab_db_exec(ab_db_t *self, const char *text, struct ab_error *err)
     bool commit = strcmp(text, "COMMIT") == 0;
     char what[48];
     snprintf(what, sizeof(what), "%.40s", text);
-    if (db_ready(self, commit ? "db.commit" : "db.exec", err) < 0)
+    if (db_ready(self, commit ? "db.commit" : "db.exec", err) < 0 || db_run_ahead(self, err) < 0)
         return -1;
     if (!PQsendQuery(self->conn, text))
         return db_fail_lost(self, what, err);
@@ -181,12 +233,12 @@ static PGresult *next_result(ab_db_t *self, struct ab_error *err)
 static int send_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, struct ab_error *err)
 {
     size_t i = 0, bytes = 0;
-    struct bound b;
     while (i < n && i < CHUNK_STEPS && bytes < CHUNK_BYTES) {
-        if (bind_block(self, &b, steps[i].sql, steps[i].params, steps[i].n, err) < 0)
-            break;
-        if (send_block(self, steps[i].sql, &b, err) < 0)
+        int rc = send_step(self, &steps[i], err);
+        if (rc < 0)
             return -1;
+        if (rc > 0)
+            break;
         bytes += self->params.len + 64;
         i++;
     }
@@ -214,7 +266,7 @@ static int read_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_aren
         }
         /* The first failure is the error; what follows it is only PIPELINE_ABORTED. */
         steps[i].result =
-            check(self, r, steps[i].sql->name, steps[i].sql->text, arena, rc < 0 ? NULL : err);
+            check(self, r, name_of(&steps[i]), text_of(&steps[i]), arena, rc < 0 ? NULL : err);
         if (!steps[i].result)
             rc = -1;
         if (self->broken)
@@ -228,14 +280,10 @@ static int read_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_aren
     return ok ? rc : -1;
 }
 
-int ab_db_pipeline(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,
-                   struct ab_error *err)
+static int run_steps(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,
+                     struct ab_error *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < n; i++)
-        steps[i].result = NULL;
-    if (db_ready(self, "db.pipeline", err) < 0)
-        return -1;
     if (!PQenterPipelineMode(self->conn))
         return db_fail_lost(self, "pipeline", err);
     for (size_t done = 0; done < n && rc == 0;) {
@@ -249,5 +297,38 @@ int ab_db_pipeline(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t
     if (!PQexitPipelineMode(self->conn))
         self->broken = true;
     trim_params(self);
+    return rc;
+}
+
+/* In pipeline mode nothing else can be asked: types that are not known yet are looked up before. */
+static int know_types(ab_db_t *self, const struct ab_db_step *steps, size_t n, struct ab_error *err)
+{
+    struct type type;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; !steps[i].sql && k < steps[i].n; k++)
+            if (db_type_named(self, steps[i].types[k], &type, err) < 0)
+                return -1;
+    return 0;
+}
+
+int ab_db_pipeline(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,
+                   struct ab_error *err)
+{
+    size_t n_ahead = self->n_ahead;
+    struct ab_db_step *all = steps;
+    self->n_ahead = 0;
+    if (n_ahead > 0) {
+        all = ab_alloc(arena, n_ahead + n, sizeof(*all));
+        memcpy(all, self->ahead, n_ahead * sizeof(*all));
+        if (n > 0)
+            memcpy(all + n_ahead, steps, n * sizeof(*all));
+    }
+    for (size_t i = 0; i < n_ahead + n; i++)
+        all[i].result = NULL;
+    int rc = -1;
+    if (db_ready(self, "db.pipeline", err) == 0 && know_types(self, all, n_ahead + n, err) == 0)
+        rc = run_steps(self, all, n_ahead + n, arena, err);
+    for (size_t i = 0; i < n; i++)
+        steps[i].result = all[n_ahead + i].result;
     return rc;
 }

@@ -93,16 +93,26 @@ PGresult *ab_db_query(ab_db_t *self, const char *text, const struct ab_db_value 
                       const char *const *types, size_t n, ab_arena_t *arena, struct ab_error *err);
 int ab_db_exec(ab_db_t *self, const char *text, struct ab_error *err); /* no parameters, no rows */
 
-/* Several prepared blocks in one round trip (pipeline mode). results[i] belongs to the arena. The
- * first failure is the error; the rest are aborted. */
+/* Several statements in one round trip (pipeline mode). results[i] belongs to the arena. The first
+ * failure is the error; the rest are aborted. */
 struct ab_db_step {
-    const struct ab_sql *sql;
+    const struct ab_sql *sql;         /* a prepared block with its params, or NULL: */
+    const char *text;                 /* free text with $n parameters, */
+    const struct ab_db_value *values; /* as in ab_db_query */
+    const char *const *types;
     const struct ab_db_param *params;
-    size_t n;
+    size_t n; /* of params or values */
     PGresult *result;
 };
 int ab_db_pipeline(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,
                    struct ab_error *err);
+
+/* Keep a step back, and send it ahead of the next statement in the same round trip: BEGIN costs
+ * nothing so. Its result is only checked: if it fails, the next statement fails with its error. What
+ * the step points to must live until then. */
+int ab_db_ahead(ab_db_t *self, const struct ab_db_step *step, ab_arena_t *arena,
+                struct ab_error *err);
+void ab_db_drop_ahead(ab_db_t *self);
 
 /* COPY .. FROM STDIN (FORMAT binary): `data` is complete (header and trailer included) before it
  * begins, because no timeout of the server ends a client that freezes inside. Build it with the

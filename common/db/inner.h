@@ -29,6 +29,10 @@ struct type {
     char name[64];
 };
 
+enum {
+    DB_MAX_AHEAD = 8
+};
+
 /* One prepared block. */
 struct statement {
     const struct ab_sql *sql;
@@ -57,6 +61,9 @@ struct ab_db {
     size_t n_types;
     struct named_type *named;
     size_t n_named;
+
+    struct ab_db_step ahead[DB_MAX_AHEAD]; /* wait for the next statement */
+    size_t n_ahead;
 
     struct ab_buf params; /* encoded parameters of the call that is being sent */
 };
@@ -106,6 +113,9 @@ int db_bind_add(ab_db_t *self, struct bound *out, const struct type *type,
                 const struct ab_db_value *value, const char *what, const char *name,
                 struct ab_error *err);
 int db_bind_end(ab_db_t *self, struct bound *out, const char *what, struct ab_error *err);
+
+/* ---- db.c: what was kept back runs now, in a round trip of its own */
+int db_run_ahead(ab_db_t *self, struct ab_error *err);
 
 /* Make the arena own r; NULL stays NULL. */
 PGresult *db_keep(PGresult *r, ab_arena_t *arena);

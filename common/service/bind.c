@@ -309,6 +309,14 @@ int ab_run_many(struct ab_call *call, const struct ab_sql *const *blocks, size_t
     return rc;
 }
 
+int ab_ahead(struct ab_call *call, const struct ab_sql *sql, struct ab_error *err)
+{
+    struct ab_db_param *params;
+    size_t n = bind_params(call, sql, &params);
+    return ab_db_ahead(call->db, &(struct ab_db_step){.sql = sql, .params = params, .n = n},
+                       call->arena, err);
+}
+
 bool ab_site_allowed(const struct ab_call *call, int64_t site_id)
 {
     return call->token_site == 0 || call->token_site == site_id;

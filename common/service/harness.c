@@ -101,7 +101,7 @@ int ab_service_call_as(const struct ab_service *service, ab_db_t *db, const ab_c
     };
     struct ab_call call;
     status = worker_call(&self.worker, &ask, &call);
-    worker_hints(&self.worker, &call, note_hint, NULL);
+    worker_answered(&self.worker, &call, note_hint, NULL);
     hold_ms = call.hold_ms;
     ab_buf_clear(reply);
     if (call.reply.len)

@@ -307,17 +307,35 @@ static int read_next(struct list *self, struct ab_error *err)
 
 /* ---- running */
 
+static int check_memory(const struct list *self, struct ab_error *err)
+{
+    return self->sql.failed ? ab_fail(err, AB_EBUSY, "no memory for this list") : 0;
+}
+
 static PGresult *query(struct list *self, struct ab_error *err)
 {
-    if (self->sql.failed) {
-        ab_fail(err, AB_EBUSY, "no memory for this list");
+    if (check_memory(self, err) < 0)
         return NULL;
-    }
     int64_t from = ab_now_us();
     PGresult *r = ab_db_query(self->call->db, self->sql.data, self->params, self->types,
                               self->n_params, self->call->arena, err);
     self->call->worker->db_us += ab_now_us() - from;
     return r;
+}
+
+/* As query, in the round trip of the next one. */
+static int query_ahead(struct list *self, struct ab_error *err)
+{
+    ab_arena_t *arena = self->call->arena;
+    if (check_memory(self, err) < 0)
+        return -1;
+    const struct ab_db_step step = {
+        .text = ab_memdup(arena, self->sql.data, self->sql.len + 1),
+        .values = ab_memdup(arena, self->params, self->n_params * sizeof(*self->params)),
+        .types = ab_memdup(arena, self->types, self->n_params * sizeof(*self->types)),
+        .n = self->n_params,
+    };
+    return ab_db_ahead(self->call->db, &step, arena, err);
 }
 
 static void add_page(struct list *self, int64_t rows)
@@ -384,18 +402,19 @@ static int64_t rows_that_fit(const struct list *self, const struct page *page, i
  * many more as their size allows, so that a page of very large rows does not fill the memory. */
 static int fetch_page(struct list *self, int64_t wanted, struct page *page, struct ab_error *err)
 {
-    bool cursor = wanted > FIRST_ROWS;
+    PGresult *r;
     restart(self);
-    if (cursor)
-        ab_buf_str(&self->sql, "DECLARE abies_page NO SCROLL CURSOR FOR ");
-    add_page(self, wanted);
-    PGresult *r = query(self, err);
-    if (!r)
-        return -1;
-    if (!cursor) {
+    if (wanted <= FIRST_ROWS) {
+        add_page(self, wanted);
+        if (!(r = query(self, err)))
+            return -1;
         (void)take_rows(self, r, wanted, wanted, page);
         return 0;
     }
+    ab_buf_str(&self->sql, "DECLARE abies_page NO SCROLL CURSOR FOR ");
+    add_page(self, wanted);
+    if (query_ahead(self, err) < 0)
+        return -1;
     for (int64_t n = FIRST_ROWS;; n = rows_that_fit(self, page, wanted)) {
         restart(self);
         ab_buf_printf(&self->sql, "FETCH %" PRId64 " FROM abies_page", n);
@@ -475,7 +494,7 @@ static int run_list(struct list *self, struct page *page, struct ab_error *err)
         self->offset = query_int(self, "offset", 0);
     }
     read_order(self);
-    if (read_next(self, err) < 0 || !ab_run(call, &SQL_list_planner, err))
+    if (read_next(self, err) < 0 || ab_ahead(call, &SQL_list_planner, err) < 0)
         return -1;
     bool first = !self->resumed;
     int64_t wanted = self->limit < 0 || self->limit > AB_PAGE_ROWS ? AB_PAGE_ROWS : self->limit;
@@ -500,7 +519,7 @@ int ab_list_handler(struct ab_call *call, const struct ab_list_spec *spec, struc
 
 static PGresult *run_ids(struct list *self, size_t limit, struct ab_error *err)
 {
-    if (!ab_run(self->call, &SQL_list_planner, err))
+    if (ab_ahead(self->call, &SQL_list_planner, err) < 0)
         return NULL;
     ab_buf_printf(&self->sql, "SELECT %s", self->spec->id);
     add_filters(self);
@@ -508,7 +527,7 @@ static PGresult *run_ids(struct list *self, size_t limit, struct ab_error *err)
     add_int(self, (int64_t)limit);
     PGresult *r = query(self, err);
     /* what follows in this transaction are hot statements, with plans of their own kind */
-    return r && ab_run(self->call, &SQL_list_planner_back, err) ? r : NULL;
+    return r && ab_ahead(self->call, &SQL_list_planner_back, err) == 0 ? r : NULL;
 }
 
 int ab_list_ids(struct ab_call *call, const struct ab_list_spec *spec, size_t limit,

@@ -108,18 +108,27 @@ static int answer_again(struct ab_call *call, struct ab_error *err)
     return replay(call, r, err);
 }
 
+static bool only_reads(const struct ab_call *call)
+{
+    if (!call->route || call->route->mutates)
+        return false;
+    const struct ab_verb *verb = worker_verb(call->worker->service, call->route->verb);
+    return !verb || !verb->writes;
+}
+
 int request_begin(struct ab_call *call, struct ab_error *err)
 {
-    static const struct ab_sql *const blocks[] = {&SQL_tx_begin, &SQL_tx_limits,
-                                                  &SQL_request_claim};
-    PGresult *results[3];
-    bool claim = call->route && call->route->mutates;
+    PGresult *claim;
     bind_limits(call);
-    if (claim)
-        ab_bind_bytes(call, "body_hash", call->worker->body_hash, sizeof(call->worker->body_hash));
-    if (ab_run_many(call, blocks, claim ? 3 : 2, results, err) < 0)
+    if (ab_ahead(call, only_reads(call) ? &SQL_tx_begin_read : &SQL_tx_begin, err) < 0
+        || ab_ahead(call, &SQL_tx_limits, err) < 0)
         return -1;
-    return claim && PQntuples(results[2]) == 0 ? answer_again(call, err) : 0;
+    if (!call->route || !call->route->mutates)
+        return 0;
+    ab_bind_bytes(call, "body_hash", call->worker->body_hash, sizeof(call->worker->body_hash));
+    if (!(claim = ab_run(call, &SQL_request_claim, err)))
+        return -1;
+    return PQntuples(claim) == 0 ? answer_again(call, err) : 0;
 }
 
 /* ---- commit */
@@ -142,24 +151,41 @@ static void bind_record(struct ab_call *call)
     ab_bind_ids(call, "ids", worker->recorded.v, worker->recorded.n);
 }
 
+static int nothing_committed(struct ab_error *err)
+{
+    return ab_fail(err, AB_EINTERNAL,
+                   "nothing was committed: a statement had failed and the handler went on");
+}
+
 int request_commit(struct ab_call *call, struct ab_error *err)
 {
     static const struct ab_sql *const blocks[] = {&SQL_request_done, &SQL_tx_commit};
     PGresult *results[2] = {NULL, NULL};
     bool record = call->route && call->route->mutates;
+    if (only_reads(call)) /* request_end_read, behind the answer */
+        return PQtransactionStatus(ab_db_conn(call->db)) == PQTRANS_INERROR ? nothing_committed(err)
+                                                                            : 0;
     if (record)
         bind_record(call);
     if (ab_run_many(call, blocks + !record, record ? 2 : 1, results + !record, err) < 0)
         return -1;
     /* COMMIT of a transaction in which something failed says ROLLBACK, and calls it a success. */
     if (strcmp(PQcmdStatus(results[1]), "COMMIT") != 0)
-        return ab_fail(err, AB_EINTERNAL,
-                       "nothing was committed: a statement had failed and the handler went on");
+        return nothing_committed(err);
     return 0;
+}
+
+void request_end_read(struct ab_call *call)
+{
+    PGconn *conn = ab_db_conn(call->db);
+    ab_db_drop_ahead(call->db);
+    if (conn && PQtransactionStatus(conn) == PQTRANS_INTRANS)
+        (void)ab_db_exec(call->db, "COMMIT", NULL); /* if that fails, the next call begins afresh */
 }
 
 void request_rollback(struct ab_call *call)
 {
+    ab_db_drop_ahead(call->db);
     PGconn *conn = ab_db_conn(call->db);
     if (!conn || PQstatus(conn) != CONNECTION_OK)
         return;

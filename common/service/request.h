@@ -18,12 +18,15 @@ void request_identify(struct ab_worker *worker, const struct ask *ask);
  * kept. */
 void request_leave_secrets_out(struct ab_call *call);
 
-/* BEGIN, the limits of the deadline and, if the route mutates, the claim: one round trip.
+/* BEGIN, the limits of the deadline and, if the route mutates, the claim: one round trip, or none of
+ * its own (they go ahead of the handler's first statement).
  * 0 go on, 1 this request was committed before: call->reply and status are what it answered, -1. */
 int request_begin(struct ab_call *call, struct ab_error *err);
 
-/* The reply is recorded (if the route mutates) and everything committed: one round trip. */
+/* The reply is recorded and everything committed: one round trip. A call that only read stays open:
+ * it has nothing to lose, so it is answered first. */
 int request_commit(struct ab_call *call, struct ab_error *err);
+void request_end_read(struct ab_call *call);
 
 /* Whatever state the connection is in; NULL-safe on a lost one. */
 void request_rollback(struct ab_call *call);

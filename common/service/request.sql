@@ -6,6 +6,10 @@
 -- name: tx_begin
 BEGIN;
 
+-- name: tx_begin_read
+-- Of a call that changes nothing: what it reads is answered before it ends.
+BEGIN READ ONLY;
+
 -- name: tx_limits
 -- What is left of the caller's deadline, in ms: no statement works for somebody who has gone.
 SELECT set_config('statement_timeout', :statement_ms::text, true), set_config('lock_timeout', :lock_ms::text, true);

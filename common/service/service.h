@@ -66,6 +66,9 @@ struct ab_verb {
     /* Slow things (a remote login, a password hash): no BEGIN around the handler, each statement
      * for itself. Not recorded, and it may run twice: write it so that this is harmless. */
     bool no_transaction;
+    /* Changes something, though its route is not recorded (`mutates`): twice is harmless, or it
+     * hands out a secret. All others of that kind run READ ONLY and are answered before COMMIT. */
+    bool writes;
     /* Slow things of a verb that has a transaction: runs once, in front of it. -1 answers at once.
      */
     ab_handler_f *before;
@@ -149,6 +152,8 @@ PGresult *ab_run(struct ab_call *call, const struct ab_sql *sql, struct ab_error
 /* Several in one round trip; results[i] for blocks[i]. */
 int ab_run_many(struct ab_call *call, const struct ab_sql *const *blocks, size_t n,
                 PGresult **results, struct ab_error *err);
+/* Goes ahead of the next statement, in its round trip, if it has no rows that matter. */
+int ab_ahead(struct ab_call *call, const struct ab_sql *sql, struct ab_error *err);
 
 /* ---- replies from rows: columns are matched with the schema's AB_OUT fields by name; a field
  * without a column is nil. Times by the field's flag, json and tags as ext 1, enums as text. */

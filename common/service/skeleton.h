@@ -70,6 +70,8 @@ int worker_tick(struct ab_worker *self, const struct ab_timer *timer, struct ab_
 typedef void worker_hint_f(void *arg, char topic, int64_t owner, const void *body, size_t len);
 void worker_hints(struct ab_worker *self, const struct ab_call *call, worker_hint_f *send,
                   void *arg);
+/* Behind the answer of worker_call: a transaction that only read ends, the hints go. */
+void worker_answered(struct ab_worker *self, struct ab_call *call, worker_hint_f *send, void *arg);
 const struct ab_verb *worker_verb(const struct ab_service *service, const char *name);
 /* A thread: takes tasks until the replica stops. */
 void *worker_main(void *worker);

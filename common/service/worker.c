@@ -354,6 +354,12 @@ int worker_call(struct ab_worker *self, const struct ask *ask, struct ab_call *c
     return call->status;
 }
 
+void worker_answered(struct ab_worker *self, struct ab_call *call, worker_hint_f *send, void *arg)
+{
+    request_end_read(call);
+    worker_hints(self, call, send, arg);
+}
+
 /* ---- timers */
 
 static int run_timer(struct ab_call *call, struct ab_error *err)
@@ -419,7 +425,7 @@ static void serve(struct ab_worker *self, ab_task_t *task)
         hold_reply(self->hold, &task, status, body, len, call.hold_ms);
     else
         ab_replica_reply(self->replica, &task, status, body, len, true);
-    worker_hints(self, &call, send_hint, self->replica);
+    worker_answered(self, &call, send_hint, self->replica);
     ab_arena_reset(self->arena);
 }
 

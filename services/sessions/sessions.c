@@ -16,8 +16,8 @@ static const struct ab_verb verbs[] = {
      .handler = lease_acquire,
      .replay = lease_again,
      .still_true = lease_still_true},
-    {.name = "session.touch", .handler = session_touch},
-    {.name = "session.heartbeat", .handler = session_heartbeat},
+    {.name = "session.touch", .handler = session_touch, .writes = true},
+    {.name = "session.heartbeat", .handler = session_heartbeat, .writes = true},
     {.name = "session.delete", .handler = session_delete},
     {0},
 };

@@ -135,6 +135,62 @@ static void a_connection_lost_in_a_pipeline_is_gone(void **state)
     assert_int_equal(ab_col_int(steps[1].result, 0, 0), 2);
 }
 
+static void what_was_kept_back_goes_ahead_of_whatever_comes_next(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    const char *const begin = "BEGIN READ ONLY", *const types[] = {"int8"};
+    const struct ab_db_step ahead = {.text = begin};
+    const struct ab_db_value three[] = {{.type = AB_DB_INT, .i = 3}};
+    const struct ab_db_param n[] = {{"n", three[0]}};
+
+    assert_int_equal(ab_db_ahead(db, &ahead, arena, &err), 0);
+    assert_int_equal(PQtransactionStatus(ab_db_conn(db)), PQTRANS_IDLE);
+    PGresult *r = ab_db_query(db, "SELECT $1 + 1", three, types, 1, arena, &err);
+    assert_int_equal(ab_col_int(r, 0, 0), 4);
+    assert_int_equal(PQtransactionStatus(ab_db_conn(db)), PQTRANS_INTRANS);
+    assert_int_equal(ab_db_exec(db, "ROLLBACK", &err), 0);
+
+    assert_int_equal(ab_db_ahead(db, &ahead, arena, &err), 0);
+    r = ab_db_run(db, &SQL_echo_number, n, 1, arena, &err);
+    assert_int_equal(ab_col_int(r, 0, 0), 3);
+    assert_int_equal(PQtransactionStatus(ab_db_conn(db)), PQTRANS_INTRANS);
+    assert_int_equal(ab_db_exec(db, "ROLLBACK", &err), 0);
+
+    assert_int_equal(ab_db_ahead(db, &ahead, arena, &err), 0);
+    assert_int_equal(ab_db_exec(db, "ROLLBACK", &err), 0); /* of what has just begun */
+    assert_int_equal(PQtransactionStatus(ab_db_conn(db)), PQTRANS_IDLE);
+}
+
+static void more_than_can_be_kept_back_runs_in_its_order(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    const struct ab_db_step begin = {.text = "BEGIN"},
+                            more = {.text = "CREATE TEMP TABLE IF NOT EXISTS once (n int)"};
+    assert_int_equal(ab_db_ahead(db, &begin, arena, &err), 0);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(ab_db_ahead(db, &more, arena, &err), 0);
+    assert_non_null(ab_db_query(db, "SELECT * FROM once", NULL, NULL, 0, arena, &err));
+    assert_int_equal(ab_db_exec(db, "ROLLBACK", &err), 0);
+}
+
+static void a_failure_ahead_is_the_next_statements(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    const struct ab_db_step bad = {.text = "SELECT 1 / 0"};
+    const struct ab_db_param n[] = {{"n", {.type = AB_DB_INT, .i = 3}}};
+    assert_int_equal(ab_db_ahead(db, &bad, arena, &err), 0);
+    assert_null(ab_db_run(db, &SQL_echo_number, n, 1, arena, &err));
+    assert_non_null(strstr(err.text, "division by zero"));
+    assert_non_null(ab_db_run(db, &SQL_echo_number, n, 1, arena, &err));
+
+    assert_int_equal(ab_db_ahead(db, &bad, arena, &err), 0);
+    ab_db_drop_ahead(db);
+    assert_non_null(ab_db_run(db, &SQL_echo_number, n, 1, arena, &err));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -164,6 +220,9 @@ int main(void)
         cmocka_unit_test(a_commit_that_rolls_back_is_a_failure),
         cmocka_unit_test(a_step_without_its_parameter_fails_and_the_connection_lives),
         cmocka_unit_test(a_connection_lost_in_a_pipeline_is_gone),
+        cmocka_unit_test(what_was_kept_back_goes_ahead_of_whatever_comes_next),
+        cmocka_unit_test(more_than_can_be_kept_back_runs_in_its_order),
+        cmocka_unit_test(a_failure_ahead_is_the_next_statements),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
