@@ -115,12 +115,9 @@ static const char **node_ids(const prepare_t *self, const struct placement *p, a
 static const char **command(prepare_t *self, const struct ab_app *app, const struct job *job,
                             const struct placement *p, ab_arena_t *arena, struct ab_error *err)
 {
-    const struct ab_value *parameters = NULL;
-    if (job->parameters.n > 0) {
-        parameters = ab_value_parse(arena, job->parameters.p, job->parameters.n, err);
-        if (!parameters)
-            return NULL;
-    }
+    const struct ab_value *parameters;
+    if (ab_app_parameters(job, arena, &parameters, err) < 0)
+        return NULL;
     const char **words = ab_app_command(app, parameters, arena, err);
     if (!words)
         return NULL;

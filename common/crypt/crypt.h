@@ -63,6 +63,8 @@ void ab_secret_text(
 size_t ab_base64url(const void *bytes, size_t n, char *out, size_t cap); /* no padding; length */
 int64_t ab_base64url_decode(const char *text, size_t len, uint8_t *out,
                             size_t cap); /* strict; -1 */
+/* The usual alphabet, padded; line ends and blanks are skipped, as Python's encoders add some. */
+int64_t ab_base64_decode(const char *text, size_t len, uint8_t *out, size_t cap);
 
 /* ---- sealing: secrets at rest (secretbox under a 32-byte key, base64url in a file of mode 0600)
  */

@@ -1,4 +1,4 @@
-/* hash.c - digests, random secrets as text, base64url */
+/* hash.c - digests, random secrets as text, base64 */
 #include "crypt.h"
 
 #include <assert.h>
@@ -60,6 +60,15 @@ int64_t ab_base64url_decode(const char *text, size_t len, uint8_t *out, size_t c
     /* End pointer NULL: with one given, junk behind the text would be accepted. */
     if (sodium_base642bin(out, cap, text, len, NULL, &n, NULL,
                           sodium_base64_VARIANT_URLSAFE_NO_PADDING)
+        != 0)
+        return -1;
+    return (int64_t)n;
+}
+
+int64_t ab_base64_decode(const char *text, size_t len, uint8_t *out, size_t cap)
+{
+    size_t n;
+    if (sodium_base642bin(out, cap, text, len, "\r\n ", &n, NULL, sodium_base64_VARIANT_ORIGINAL)
         != 0)
         return -1;
     return (int64_t)n;

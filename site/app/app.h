@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "schema/json.h"
+#include "schema/schema.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -89,6 +90,11 @@ struct ab_app {
 /* Strict: unknown keys and wrong forms are errors with file:line:column. */
 struct ab_app *ab_app_load(const char *path, struct ab_error *err);
 void ab_app_destroy(struct ab_app **self);
+
+/* What the job brings: its `parameters`, or, when there are none, the dict that a Python client has
+ * pickled into `serialized_parameters`; NULL for neither. AB_EINVAL as below. */
+int ab_app_parameters(const struct job *job, ab_arena_t *arena, const struct ab_value **out,
+                      struct ab_error *err);
 
 /* The words of one job's program, NULL-terminated, without the preamble. `parameters` is the job's
  * object, NULL or null for none. AB_EINVAL says which parameter and why: the job FAILED with that

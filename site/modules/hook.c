@@ -78,11 +78,18 @@ static int open_log(int workdir, enum ab_app_hook which, int64_t job_id, struct 
     return fd;
 }
 
-static int write_job(const hook_t *self, const struct job *job, struct ab_error *err)
+/* With the values under `parameters`, whichever way they came. */
+static int write_job(const hook_t *self, const struct job *job, const struct ab_value *parameters,
+                     struct ab_error *err)
 {
-    AB_AUTO(ab_buf_free) struct ab_buf json = {0};
+    AB_AUTO(ab_buf_free) struct ab_buf json = {0}, values = {0};
+    struct job shown = *job;
 
-    ab_json_write(&json, &ab_schema_job, AB_OUT, job);
+    if (parameters) {
+        ab_value_write(&values, parameters);
+        shown.parameters = (struct ab_bytes){values.data, values.len};
+    }
+    ab_json_write(&json, &ab_schema_job, AB_OUT, &shown);
     (void)unlink(self->result_file);
     return ab_file_write(self->job_file, json.data, json.len, 0600, err);
 }
@@ -96,18 +103,14 @@ static int write_pid(const hook_t *self, struct ab_error *err)
 }
 
 static int run(hook_t *self, const struct ab_site *site, const struct ab_app *app,
-               const struct job *job, struct ab_error *err)
+               const struct job *job, const struct ab_value *parameters, ab_arena_t *arena,
+               struct ab_error *err)
 {
-    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     AB_AUTO(ab_free) char *path = NULL;
     AB_AUTO(ab_close) int workdir = ab_workdir_open(site, job->workdir, true, &path, err);
     AB_AUTO(ab_close) int log = workdir < 0 ? -1 : open_log(workdir, self->which, job->id, err);
 
     if (log < 0)
-        return -1;
-    const struct ab_value *parameters =
-        job->parameters.n ? ab_value_parse(arena, job->parameters.p, job->parameters.n, err) : NULL;
-    if (job->parameters.n && !parameters)
         return -1;
     const char **argv = ab_app_hook_command(app, self->which, parameters, arena, err);
     if (!argv)
@@ -140,7 +143,9 @@ static int run(hook_t *self, const struct ab_site *site, const struct ab_app *ap
 hook_t *hook_start(const struct ab_site *site, const char *folder, const struct ab_app *app,
                    enum ab_app_hook which, const struct job *job, struct ab_error *err)
 {
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     AB_AUTO(hook_destroy) hook_t *self = calloc(1, sizeof(*self));
+    const struct ab_value *parameters;
 
     self->which = which;
     self->fd = -1;
@@ -149,12 +154,14 @@ hook_t *hook_start(const struct ab_site *site, const char *folder, const struct 
     self->pid_file = file_of(folder, job->id, "pid");
     self->limit_ms = app->hook_timeout_ms;
     self->end_ms = ab_now_ms() + self->limit_ms;
-    if (write_job(self, job, err) < 0) {
+    if (ab_app_parameters(job, arena, &parameters, err) < 0)
+        return NULL;
+    if (write_job(self, job, parameters, err) < 0) {
         if (err)
             err->code = AB_EBUSY; /* the site's disk, not the job */
         return NULL;
     }
-    if (run(self, site, app, job, err) < 0) {
+    if (run(self, site, app, job, parameters, arena, err) < 0) {
         ab_fail_within(err, "%s hook", ab_app_hook_names[which]);
         return NULL;
     }

@@ -1,9 +1,11 @@
 """What a site does between the centre and the launcher: hooks, transfers, and what happens to them when things are missing.
 
 No launcher runs here: the tests report runs themselves."""
+import base64
 import json
 import os
 import pathlib
+import pickle
 import re
 import signal
 import subprocess
@@ -36,6 +38,7 @@ env | grep -c '^ABIES_' > variables
 case $1 in
     fail) echo broken >&2; exit 3 ;;
     hang) sleep 60 ;;
+    show*) cp "$ABIES_JOB_FILE" job ;;
     again) [ $ABIES_HOOK != handle_error ] || echo '{"state": "RESTART_READY", "data": {"tries": 2}, "tags": {"again": "yes"}}' > "$ABIES_RESULT_FILE" ;;
     nonsense) echo '{"state": "DREAMING"}' > "$ABIES_RESULT_FILE" ;;
     torn) echo '{"state": ' > "$ABIES_RESULT_FILE" ;;
@@ -125,6 +128,18 @@ def test_parameters_that_do_not_fit_fail_the_job_with_the_reason(centre, site, a
     job = add(site.hooked, parameters=parameters)
     reaches(centre, job, "FAILED")
     assert text in why(centre, job)
+
+
+def test_a_hook_gets_pickled_values_as_its_words_and_in_its_file(centre, site, add):
+    pickled = lambda v: base64.b64encode(pickle.dumps(v)).decode()
+    job = add(site.hooked, serialized_parameters=pickled({"word": "show me"}))
+    reaches(centre, job, "PREPROCESSED")
+    folder = site.path / "data" / job["workdir"]
+    assert (folder / "args").read_text() == "show me\n"
+    assert json.loads((folder / "job").read_text())["parameters"] == {"word": "show me"}
+    job = add(site.hooked, serialized_parameters=pickled({"word": {1, 2}}))
+    reaches(centre, job, "FAILED")
+    assert "serialized_parameters: is a set (EMPTY_SET" in why(centre, job)
 
 
 def test_an_error_hook_may_send_the_job_back_and_note_why(centre, site, add):

@@ -1,4 +1,8 @@
 """The workflow of the quickstart: through every process of the design, to a result that is checked."""
+import base64
+import codecs
+import os
+import pickle
 import subprocess
 
 import pytest
@@ -67,6 +71,34 @@ def test_parameters_never_become_syntax(centre, site):
     wait_for(lambda: centre.get(f"/jobs/{job}")["state"] in ("JOB_FINISHED", "FAILED"), 60, "the job")
     assert (site.path / "data" / "say" / "job.out").read_text() == evil + "\n"
     assert not list(site.path.rglob("pwned"))
+
+
+@pytest.mark.parametrize("pickler", [pickle.dumps, lambda v: pickle.dumps(v, 0), pickle._dumps], ids=["default", "oldest", "python"])
+def test_values_that_an_old_client_pickled_reach_the_program(centre, site, pickler):
+    app = site.app("tell", "name: tell\ncommand: [echo, '{{text}}', '{{n}}', '{{real}}', '{{flag}}', '{{left}}']\n"
+                           "parameters: {text: {}, n: {type: int}, real: {type: float}, flag: {type: bool}, left: {default: out}}\n")
+    evil = "a b; touch pwned $(touch pwned) 'x' €"
+    pickled = codecs.encode(pickler({"text": evil, "n": 2**40, "real": 0.1, "flag": True, "left": None}), "base64").decode()
+    jobs = centre.post("/jobs/", [{"app_id": app, "workdir": f"tell-{os.urandom(3).hex()}", "serialized_parameters": pickled, **more}
+                                  for more in ({}, {"parameters": {"text": "mine", "n": 1, "real": 2.5, "flag": False}})])
+    site.allocate(minutes=5)
+    wait_for(lambda: all(centre.get(f"/jobs/{j['id']}")["state"] in ("JOB_FINISHED", "FAILED") for j in jobs), 60, "the jobs")
+    said = [(site.path / "data" / j["workdir"] / "job.out").read_text() for j in jobs]
+    assert said == [f"{evil} {2**40} 0.1 true out\n", "mine 1 2.5 false out\n"]
+    assert not list(site.path.rglob("pwned"))
+
+
+def test_a_pickle_with_more_than_plain_data_fails_its_job_and_runs_nothing(centre, site):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {site.path}/pwned",)
+    app = site.app("tell", "name: tell\ncommand: [echo, '{{text}}']\nparameters: {text: {}}\n")
+    job = centre.post("/jobs/", [{"app_id": app, "workdir": "evil", "serialized_parameters": base64.b64encode(pickle.dumps({"text": Evil()})).decode()}])[0]["id"]
+    site.allocate(minutes=5)
+    wait_for(lambda: centre.get(f"/jobs/{job}")["state"] == "FAILED", 60, "the job fails")
+    why = centre.get(f"/events/?job_id={job}&to_state=FAILED")["results"][0]["data"]["message"]
+    assert "serialized_parameters: names the Python object posix.system (STACK_GLOBAL" in why and "send `parameters` as JSON" in why
+    assert not (site.path / "pwned").exists() and not (site.path / "data" / "evil" / "job.out").exists()
 
 
 @pytest.fixture

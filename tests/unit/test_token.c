@@ -151,7 +151,7 @@ static void there_are_exactly_three_parts(void **state)
     assert_int_equal(check(text, &got), -1);
 }
 
-static void base64url_is_strict(void **state)
+static void base64_is_strict(void **state)
 {
     (void)state;
     uint8_t out[8];
@@ -165,6 +165,12 @@ static void base64url_is_strict(void **state)
     assert_int_equal(ab_base64url_decode("AQ D", 4, out, 8), -1);
     assert_int_equal(ab_base64url_decode("AQID\n", 5, out, 8), -1);
     assert_int_equal(ab_base64url_decode("AQID", 4, out, 2), -1); /* no room */
+    assert_int_equal(ab_base64_decode("AQ+/\nAQI=\r\n", 11, out, 8), 5);
+    assert_int_equal(out[1] << 8 | out[2], 0x0fbf);
+    assert_int_equal(ab_base64_decode("AQI", 3, out, 8), -1);   /* no padding */
+    assert_int_equal(ab_base64_decode("AQI=A", 5, out, 8), -1); /* something behind it */
+    assert_int_equal(ab_base64_decode("AQ-D", 4, out, 8), -1);
+    assert_int_equal(ab_base64_decode("AQIDBA==", 8, out, 3), -1);
     char text[16];
     assert_int_equal(ab_base64url("\xfb\xff", 2, text, sizeof(text)), 3);
     assert_string_equal(text, "-_8");
@@ -279,7 +285,7 @@ int main(void)
         cmocka_unit_test(every_changed_byte_is_noticed),
         cmocka_unit_test(only_our_algorithm_counts),
         cmocka_unit_test(there_are_exactly_three_parts),
-        cmocka_unit_test(base64url_is_strict),
+        cmocka_unit_test(base64_is_strict),
         cmocka_unit_test(times_are_kept),
         cmocka_unit_test(every_claim_is_needed),
         cmocka_unit_test(a_long_token_is_not_even_decoded),
