@@ -38,11 +38,14 @@ static void ignore_notice(void *arg, const PGresult *r)
 
 static int connect_once(ab_db_t *self, struct ab_error *err)
 {
-    /* What stands before dbname may be overridden by the URL, what stands behind it not. */
-    const char *const keys[] = {"connect_timeout",     "tcp_user_timeout", "keepalives_idle",
-                                "keepalives_interval", "keepalives_count", "dbname",
-                                "application_name",    "client_encoding",  NULL};
-    const char *const values[] = {"5",       "15000",           "10",   "5", "3",
+    /* What stands before dbname may be overridden by the URL, what stands behind it not. Of several
+     * hosts only the one that takes changes will do: after a fail-over that is another. */
+    const char *const keys[] = {"connect_timeout",  "tcp_user_timeout",
+                                "keepalives_idle",  "keepalives_interval",
+                                "keepalives_count", "target_session_attrs",
+                                "dbname",           "application_name",
+                                "client_encoding",  NULL};
+    const char *const values[] = {"5",       "15000",           "10",   "5", "3", "primary",
                                   self->url, self->application, "UTF8", NULL};
 
     disconnect(self);

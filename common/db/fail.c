@@ -67,6 +67,8 @@ int db_fail_result(ab_db_t *self, const PGresult *r, const char *what, struct ab
     for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
         if (strncmp(state, states[i].prefix, strlen(states[i].prefix)) != 0)
             continue;
+        /* Also where libpq sees nothing wrong: a standby answers, but will never take a change. */
+        self->broken |= states[i].kind && strcmp(states[i].kind, "db_gone") == 0;
         if (states[i].kind)
             return ab_fail_kind(err, states[i].code, states[i].kind, "%s: %s", what, text);
         if (!*name)

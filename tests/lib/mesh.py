@@ -19,6 +19,7 @@ import signal
 import subprocess
 import threading
 import time
+import uuid
 
 import requests
 
@@ -285,7 +286,7 @@ class Load:
         """n more answers have come: it goes on."""
         n = n or self.least
         until = len(self.done) + n
-        wait_for(lambda: len(self.done) >= until, deadline, f"{n} more answers ({len(self.failures)} failures, last {self.failures[-1:]})")
+        wait_for(lambda: len(self.done) >= until or len(self.failures) > 100, deadline, f"{n} more answers ({len(self.failures)} failures, last {self.failures[-1:]})")
 
     def __enter__(self):
         for t in self.threads:
@@ -311,3 +312,33 @@ class Load:
         slowest = max(d[0] for d in self.done)
         assert longest is None or slowest < longest, f"the slowest of {len(self.done)} calls took {slowest:.2f} s"
         return slowest
+
+
+class Writers:
+    """The work of clients that repeat what was refused, under its Idempotency-Key; every refusal must be 503 with Retry-After, in time."""
+
+    def __init__(self, mesh, patience=60):
+        self.mesh, self.patience = mesh, patience
+        self.user = mesh.user()
+        self.site, self.app = mesh.app(self.user)
+        self.asked, self.refused = 0, []
+
+    def work(self, n):
+        rows = [{"app_id": self.app, "workdir": f"w{uuid.uuid4().hex}"} for _ in range(3)]
+        headers, until = {"Idempotency-Key": str(uuid.uuid4())}, time.monotonic() + self.patience
+        while True:
+            begin = time.monotonic()
+            r = self.mesh.call(self.user, "POST", "/jobs/", rows, headers=headers)
+            took = time.monotonic() - begin
+            assert took < 12, f"an answer after {took:.1f} s"
+            if r.status_code == 201:
+                self.asked += len(rows)
+                return r.status_code
+            assert r.status_code in (503, 504) and (r.status_code == 504 or "retry-after" in r.headers), (r.status_code, r.headers, r.text)
+            self.refused.append((r.status_code, r.json()["detail"]))
+            assert time.monotonic() < until, "it does not come back"
+            time.sleep(0.1)
+
+    def check(self):
+        """Each job that was asked for is there once."""
+        assert self.mesh.query("SELECT count(*) FROM jobs WHERE site_id = %s", self.site)[0][0] == self.asked
