@@ -1,8 +1,16 @@
 /* filter.c - the query is checked by the descriptor of event.tail, like any other */
 #include "filter.h"
 #include "base/cleanup.h"
+#include "crypt/crypt.h"
 #include "schema/pack.h"
+#include <stdlib.h>
 #include <string.h>
+
+static int by_id(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
 
 static int take_ids(ab_arena_t *arena, struct ab_cursor q, const char *name, struct ab_ids *out)
 {
@@ -15,6 +23,7 @@ static int take_ids(ab_arena_t *arena, struct ab_cursor q, const char *name, str
     for (uint32_t i = 0; i < n; i++)
         if (ab_cursor_int(&at, &out->v[out->n++]) < 0)
             return -1;
+    qsort(out->v, out->n, sizeof(*out->v), by_id);
     return 0;
 }
 
@@ -67,6 +76,24 @@ static int take_since(struct ab_cursor q, struct place *since, struct ab_issues 
     return -1;
 }
 
+/* What was asked for, as bytes: the query but for `since`, which is where, not what. */
+static void take_digest(struct filter *self, struct ab_cursor q)
+{
+    static const char *const names[] = {"site_id", "app_id", "job_id", "state", "tags"};
+    AB_AUTO(ab_buf_free) struct ab_buf text = {0};
+    struct ab_cursor at;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        ab_buf_str(&text, names[i]);
+        if (ab_cursor_find(q, names[i], &at) < 0)
+            continue;
+        struct ab_cursor end = at;
+        if (ab_cursor_skip(&end) == 0)
+            ab_buf_add(&text, at.at, (size_t)(end.at - at.at));
+    }
+    ab_hash(text.data, text.len, (uint8_t *)self->digest, sizeof(self->digest));
+}
+
 int filter_read(struct filter *out, struct place *since, const char *query, size_t len,
                 struct ab_issues *issues)
 {
@@ -92,6 +119,7 @@ int filter_read(struct filter *out, struct place *since, const char *query, size
         ab_issue(issues, "[\"query\"]", "value_error", "the filters cannot be read", NULL);
         return -1;
     }
+    take_digest(out, q);
     out->any = out->site.n || out->app.n || out->job.n || out->state.n || out->tags;
     return 0;
 }
@@ -109,10 +137,7 @@ void filter_only_site(struct filter *self, int64_t site)
 
 static bool among(const struct ab_ids *ids, int64_t id)
 {
-    for (size_t i = 0; i < ids->n; i++)
-        if (ids->v[i] == id)
-            return true;
-    return ids->n == 0;
+    return ids->n == 0 || bsearch(&id, ids->v, ids->n, sizeof(id), by_id);
 }
 
 static bool state_among(const struct ab_strs *states, const struct happening *e)
@@ -125,15 +150,9 @@ static bool state_among(const struct ab_strs *states, const struct happening *e)
 }
 
 /* All that were asked for must be there. */
-static bool tags_match(const struct ab_value *want, const struct happening *e)
+static bool tags_match(const struct ab_value *want, const struct ab_value *have)
 {
-    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
-
-    if (!e->tags)
-        return false;
-    const struct ab_value *have =
-        ab_value_parse(arena, ab_strndup(arena, e->tags, e->tags_len), e->tags_len, NULL);
-    if (!have || have->type != AB_V_MAP)
+    if (!have)
         return false;
     for (size_t i = 0; i < want->n; i++) {
         const char *value = ab_value_text(ab_value_get(have, want->keys[i]), NULL);
@@ -144,12 +163,19 @@ static bool tags_match(const struct ab_value *want, const struct happening *e)
     return true;
 }
 
-bool filter_passes(const struct filter *self, const struct happening *e)
+bool filter_passes(const struct filter *self, struct tail *t, struct happening *e)
 {
     if (!self->any)
         return true;
     if (self->only_site && e->site != self->only_site)
         return false;
     return among(&self->site, e->site) && among(&self->app, e->app) && among(&self->job, e->job)
-           && state_among(&self->state, e) && (!self->tags || tags_match(self->tags, e));
+           && state_among(&self->state, e)
+           && (!self->tags || tags_match(self->tags, tail_tags(t, e)));
+}
+
+bool filter_same(const struct filter *a, const struct filter *b)
+{
+    return a->any == b->any && a->only_site == b->only_site && a->digest[0] == b->digest[0]
+           && a->digest[1] == b->digest[1];
 }

@@ -12,21 +12,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLUSH_MS 5
+#define FLUSH_MS 5      /* an owner is asked for this often at most, and */
+#define FLUSH_PER_MS 50 /* a millisecond less often for each so many subscribers */
+#define HELD_MS 5       /* events wait for an open transaction: look again, */
+#define HELD_CAP_MS 100 /* less and less often up to this */
 #define POLL_MS 1000
 #define POLLS_PER_TICK 64 /* many owners are polled a little slower, not all at once */
 #define BUCKETS 4096
+#define GROUPS                                                                                     \
+    64 /* of subscribers with the same filter, whose frame is remembered during a fan-out */
 
 struct owner {
     int64_t id;
     struct owner *next; /* in its bucket */
-    struct owner *next_dirty;
+    struct owner *next_waiting;
     struct live *first; /* subscribers */
-    struct place at;    /* everything up to here has gone out to the live ones */
-    bool known;         /* `at` is */
-    bool dirty, again;  /* asked for; asked for during a fetch */
-    uint64_t bus;       /* a fetch is under way */
-    int64_t fetched_ms;
+    size_t n;
+    struct place
+        at; /* everything up to here has gone out to the live ones; not known: no one has joined */
+    int64_t due_ms;   /* waiting to be fetched then; 0: not */
+    int64_t asked_ms; /* the last fetch */
+    int64_t held_ms;  /* the last wait for an open transaction; 0: none is in the way */
+    bool again;       /* asked for during a fetch */
+    bool asking;      /* inside the call that asks */
+    uint64_t bus;     /* a fetch is under way */
 };
 
 struct live {
@@ -34,22 +43,26 @@ struct live {
     struct owner *owner; /* NULL: not begun */
     struct live *next, **prev;
     struct filter filter;
-    struct place at;  /* given up to here */
-    bool joined;      /* has caught up: gets what the owner's fetches bring */
-    bool wants_page;  /* catching up: the next page, as soon as the ring is empty */
+    struct place at;   /* given up to here */
+    struct place told; /* cursor of the last frame */
+    bool joined;       /* has caught up: gets what the owner's fetches bring */
+    bool wants_page;   /* catching up: the next page, as soon as the ring is empty */
+    bool asking;
     uint64_t bus;     /* a page is under way */
     int64_t retry_ms; /* not before */
 };
 
 static struct {
     struct owner *bucket[BUCKETS];
-    struct owner *dirty;
+    struct owner *waiting;
     size_t owners;
     size_t poll_from; /* bucket where the next tick goes on */
     uv_timer_t flush;
+    int64_t armed_ms; /* when flush fires; INT64_MAX: it does not */
     bool started;
-} live;
+} live = {.armed_ms = INT64_MAX};
 
+static void on_flush(uv_timer_t *handle);
 static void fetch_owner(struct owner *o);
 static void fetch_page(struct live *s);
 
@@ -91,9 +104,9 @@ static void owner_drop(struct owner *o)
 
     if (o->bus)
         ab_bus_cancel(gw.bus, o->bus);
-    for (p = &live.dirty; *p; p = &(*p)->next_dirty)
+    for (p = &live.waiting; *p; p = &(*p)->next_waiting)
         if (*p == o) {
-            *p = o->next_dirty;
+            *p = o->next_waiting;
             break;
         }
     for (p = bucket(o->id); *p != o; p = &(*p)->next)
@@ -103,30 +116,69 @@ static void owner_drop(struct owner *o)
     free(o);
 }
 
-static void on_flush(uv_timer_t *handle)
+/* ---- when an owner is fetched */
+
+static void arm(int64_t due_ms)
 {
-    (void)handle;
-    while (live.dirty) {
-        struct owner *o = live.dirty;
-        live.dirty = o->next_dirty;
-        o->dirty = false;
-        fetch_owner(o);
-    }
+    int64_t left_ms = due_ms - ab_now_ms();
+
+    uv_update_time(&gw.loop);
+    uv_timer_start(&live.flush, on_flush, left_ms > 0 ? (uint64_t)left_ms : 0, 0);
+    live.armed_ms = due_ms;
 }
 
-static void mark_dirty(struct owner *o)
+static void on_flush(uv_timer_t *handle)
 {
-    if (o->bus) {
+    struct owner *later = NULL, *o = live.waiting;
+    int64_t now_ms = ab_now_ms(), next_ms = INT64_MAX;
+
+    (void)handle;
+    live.waiting = NULL; /* what a fetch that ends at once puts there arms the timer itself */
+    live.armed_ms = INT64_MAX;
+    for (struct owner *next; o; o = next) {
+        next = o->next_waiting;
+        if (o->due_ms <= now_ms) {
+            o->due_ms = 0;
+            fetch_owner(o);
+            continue;
+        }
+        next_ms = o->due_ms < next_ms ? o->due_ms : next_ms;
+        o->next_waiting = later;
+        later = o;
+    }
+    while ((o = later) != NULL) {
+        later = o->next_waiting;
+        o->next_waiting = live.waiting;
+        live.waiting = o;
+    }
+    if (next_ms < live.armed_ms)
+        arm(next_ms);
+}
+
+static void fetch_at(struct owner *o, int64_t due_ms)
+{
+    if (o->bus || o->asking) {
         o->again = true;
         return;
     }
-    if (o->dirty || !o->known)
+    if (!o->at.known || (o->due_ms && o->due_ms <= due_ms))
         return;
-    o->dirty = true;
-    o->next_dirty = live.dirty;
-    live.dirty = o;
-    if (!uv_is_active((uv_handle_t *)&live.flush))
-        uv_timer_start(&live.flush, on_flush, FLUSH_MS, 0);
+    if (!o->due_ms) {
+        o->next_waiting = live.waiting;
+        live.waiting = o;
+    }
+    o->due_ms = due_ms;
+    if (due_ms < live.armed_ms)
+        arm(due_ms);
+}
+
+/* Soon: at once after a silence, together with what else happens if much happens. */
+static void fetch_soon(struct owner *o)
+{
+    int64_t now_ms = ab_now_ms();
+    int64_t due_ms = o->asked_ms + FLUSH_MS + (int64_t)(o->n / FLUSH_PER_MS);
+
+    fetch_at(o, due_ms > now_ms ? due_ms : now_ms);
 }
 
 void live_hint(int64_t id)
@@ -134,20 +186,21 @@ void live_hint(int64_t id)
     struct owner *o = owner_find(id);
 
     if (o)
-        mark_dirty(o);
+        fetch_soon(o);
 }
 
 /* ---- frames */
 
-static struct frame *make_frame(const char *cursor, const struct tail *t, const struct live *s)
+static struct frame *make_frame(const struct place *cursor, struct tail *t, const struct live *s)
 {
     struct ab_buf text = {0};
+    char place[PLACE_TEXT];
     size_t n = 0;
 
-    ab_buf_printf(&text, "{\"cursor\":\"%s\",\"events\":[", cursor);
+    ab_buf_printf(&text, "{\"cursor\":\"%s\",\"events\":[", place_text(cursor, place));
     for (size_t i = 0; t && i < t->n; i++) {
-        const struct happening *e = &t->events[i];
-        if (s && (place_cmp(&e->at, &s->at) <= 0 || !filter_passes(&s->filter, e)))
+        struct happening *e = &t->events[i];
+        if (s && (place_cmp(&e->at, &s->at) <= 0 || !filter_passes(&s->filter, t, e)))
             continue;
         if (n++ > 0)
             ab_buf_char(&text, ',');
@@ -161,21 +214,26 @@ static struct frame *make_frame(const char *cursor, const struct tail *t, const 
     return f;
 }
 
+/* No frame: there was nothing for this one. */
 static void give(struct live *s, struct frame *f, const struct place *at)
 {
+    char place[PLACE_TEXT];
+
     if (f && ws_push(s->c, f) < 0) {
         gw.count.ws_slow++;
-        ws_close(s->c, WS_SLOW, s->at.text);
+        ws_close(s->c, WS_SLOW, place_text(&s->at, place));
         return; /* s->at stays: that is where to go on */
     }
+    if (f)
+        s->told = *at;
     if (place_cmp(at, &s->at) > 0)
         s->at = *at;
 }
 
-/* The first frame: no events, but a cursor to come back with. */
-static void greet(struct live *s)
+/* No events, but a cursor to come back with: the first frame, and one now and then. */
+static void give_cursor(struct live *s)
 {
-    struct frame *f = make_frame(s->at.text, NULL, NULL);
+    struct frame *f = make_frame(&s->at, NULL, NULL);
 
     if (!f) {
         conn_kill(s->c);
@@ -185,12 +243,20 @@ static void greet(struct live *s)
     frame_drop(f);
 }
 
+void live_remind(struct live *s)
+{
+    if (s->joined && place_cmp(&s->told, &s->at) != 0)
+        give_cursor(s);
+}
+
 /* ---- fetching */
 
-static uint64_t ask(int64_t owner, const char *since,
+/* since not known: from now on. */
+static uint64_t ask(int64_t owner, const struct place *since,
                     void (*done)(void *, int, const void *, size_t), void *arg)
 {
     struct ab_buf body = {0};
+    char place[PLACE_TEXT];
     struct ab_bus_request request = {
         .service = "jobs",
         .verb = "event.tail",
@@ -204,7 +270,7 @@ static uint64_t ask(int64_t owner, const char *since,
     ab_pack_str(&body, "q");
     ab_pack_map(&body, 2);
     ab_pack_str(&body, "since");
-    ab_pack_str(&body, since);
+    ab_pack_str(&body, since->known ? place_text(since, place) : "");
     ab_pack_str(&body, "limit");
     ab_pack_int(&body, TAIL_LIMIT);
     ab_uuid7(request.uuid);
@@ -213,27 +279,63 @@ static uint64_t ask(int64_t owner, const char *since,
     return ab_bus_submit(gw.bus, &request);
 }
 
-/* One frame for all that want everything; those with filters, or ahead of the owner, get their own.
- */
-static void fan_out(struct owner *o, const struct tail *t)
+/* Frames of this fan-out, by who asks for the same. */
+struct group {
+    const struct filter *filter;
+    struct frame *frame; /* NULL: there is nothing for them */
+};
+
+static struct frame *frame_of_group(struct group *groups, struct tail *t, const struct live *s)
 {
-    struct frame *shared = NULL;
+    struct group *g = &groups[s->filter.digest[0] % GROUPS];
+
+    if (g->filter && filter_same(g->filter, &s->filter))
+        return g->frame;
+    frame_drop(g->frame);
+    g->filter = &s->filter;
+    g->frame = make_frame(&t->next, t, s->filter.any ? s : NULL);
+    return g->frame;
+}
+
+/* One frame for all that want the same; who is ahead of the owner gets its own. */
+static void fan_out(struct owner *o, struct tail *t)
+{
+    struct group groups[GROUPS] = {0};
 
     for (struct live *s = o->first, *next; s; s = next) {
         next = s->next;
         if (!s->joined || place_cmp(&s->at, &t->next) >= 0)
             continue;
-        if (!s->filter.any && place_cmp(&s->at, &o->at) == 0) {
-            if (!shared)
-                shared = make_frame(t->next.text, t, NULL);
-            give(s, shared, &t->next);
+        if (place_cmp(&s->at, &o->at) == 0) {
+            give(s, frame_of_group(groups, t, s), &t->next);
         } else {
-            struct frame *own = make_frame(t->next.text, t, s);
+            struct frame *own = make_frame(&t->next, t, s);
             give(s, own, &t->next);
             frame_drop(own);
         }
     }
-    frame_drop(shared);
+    for (size_t i = 0; i < GROUPS; i++)
+        frame_drop(groups[i].frame);
+}
+
+/* Something may be there now, or be held back by a transaction that is still open, perhaps not even
+ * of this owner: nobody will give us a hint when it ends. */
+static void fetch_again(struct owner *o, bool more, bool held)
+{
+    bool again = o->again;
+
+    o->again = false;
+    if (!held)
+        o->held_ms = 0;
+    if (more)
+        fetch_at(o, ab_now_ms());
+    else if (again)
+        fetch_soon(o);
+    if (more || !held)
+        return;
+    o->held_ms = !o->held_ms ? HELD_MS : 2 * o->held_ms;
+    o->held_ms = o->held_ms < HELD_CAP_MS ? o->held_ms : HELD_CAP_MS;
+    fetch_at(o, ab_now_ms() + o->held_ms + (int64_t)(o->n / FLUSH_PER_MS));
 }
 
 static void on_owner(void *arg, int status, const void *body, size_t len)
@@ -244,22 +346,20 @@ static void on_owner(void *arg, int status, const void *body, size_t len)
     if (!o)
         return;
     o->bus = 0;
-    o->fetched_ms = ab_now_ms();
+    o->asking = false;
     if (status != 200 || tail_read(&t, body, len) < 0) {
         if (status == 200)
             ab_log(AB_WARN, "live.bad_answer", AB_KV("owner", o->id));
-        tail_free(&t); /* the next poll tries again */
+        tail_free(&t);
+        o->again = false; /* the next poll tries again */
         return;
     }
-    bool more = t.more || o->again;
-    o->again = false;
     if (place_cmp(&t.next, &o->at) > 0) {
         fan_out(o, &t);
         o->at = t.next;
     }
+    fetch_again(o, t.more, t.held);
     tail_free(&t);
-    if (more)
-        mark_dirty(o);
 }
 
 /* A reply may come inside ab_bus_submit; `bus` is then no number to keep. */
@@ -267,12 +367,15 @@ static void fetch_owner(struct owner *o)
 {
     int64_t id = o->id;
 
-    if (o->bus || !o->known)
+    if (o->bus || o->asking || !o->at.known)
         return;
-    o->fetched_ms = 0;
-    uint64_t number = ask(id, o->at.text, on_owner, (void *)(intptr_t)id);
-    if (owner_find(id) == o && o->fetched_ms == 0)
+    o->asked_ms = ab_now_ms();
+    o->asking = true;
+    uint64_t number = ask(id, &o->at, on_owner, (void *)(intptr_t)id);
+    if (owner_find(id) == o && o->asking) {
+        o->asking = false;
         o->bus = number;
+    }
 }
 
 /* ---- catching up with the past, page by page, each when the one before has left */
@@ -281,12 +384,24 @@ static void join(struct live *s)
 {
     struct owner *o = s->owner;
 
-    if (!o->known) {
+    if (!o->at.known)
         o->at = s->at;
-        o->known = true;
-    }
+    else if (place_cmp(&o->at, &s->at) > 0)
+        s->at = o->at; /* there was nothing in between */
     s->joined = true;
-    mark_dirty(o);
+    fetch_soon(o);
+}
+
+/* It has been given all that the live ones have been given: the page reaches as far as the owner's
+ * last fetch, or it knows that there is nothing up to there. */
+static bool has_caught_up(const struct live *s, const struct tail *t)
+{
+    const struct owner *o = s->owner;
+
+    if (t->more)
+        return false;
+    return !o->at.known || place_cmp(&s->at, &o->at) >= 0
+           || (t->head.known && place_cmp(&t->head, &o->at) >= 0);
 }
 
 static void on_page(void *arg, int status, const void *body, size_t len)
@@ -298,6 +413,7 @@ static void on_page(void *arg, int status, const void *body, size_t len)
     if (!s || !s->owner)
         return;
     s->bus = 0;
+    s->asking = false;
     s->retry_ms = ab_now_ms() + POLL_MS;
     if (status != 200 || tail_read(&t, body, len) < 0) {
         if (status >= 400 && status < 500)
@@ -307,17 +423,17 @@ static void on_page(void *arg, int status, const void *body, size_t len)
         conn_wake(c);
         return;
     }
-    if (s->at.text[0] == '\0') { /* it asked for nothing but from now on */
+    if (!s->at.known) { /* it asked for nothing but from now on */
         s->at = t.next;
-        greet(s);
+        give_cursor(s);
     } else if (t.n > 0) {
-        struct frame *own = make_frame(t.next.text, &t, s);
+        struct frame *own = make_frame(&t.next, &t, s);
         give(s, own, &t.next);
         frame_drop(own);
     }
-    s->retry_ms = 0;
-    /* The head is reached, unless the live ones are further already. */
-    if (!t.more && (!s->owner->known || place_cmp(&s->at, &s->owner->at) >= 0)) {
+    if (t.more || t.n > 0)
+        s->retry_ms = 0; /* else an older answer than the owner's: nothing is gained by hurry */
+    if (has_caught_up(s, &t)) {
         join(s);
     } else {
         s->wants_page = true;
@@ -331,16 +447,24 @@ static void fetch_page(struct live *s)
     uint64_t number = s->c->number;
 
     s->wants_page = false;
-    s->retry_ms = -1;
-    uint64_t bus = ask(s->owner->id, s->at.text, on_page, (void *)(uintptr_t)number);
-    if (s->retry_ms == -1)
+    s->asking = true;
+    uint64_t bus = ask(s->owner->id, &s->at, on_page, (void *)(uintptr_t)number);
+    if (s->asking) {
+        s->asking = false;
         s->bus = bus;
+    }
 }
 
 void live_drained(struct conn *c, struct live *s)
 {
+    int64_t now_ms = ab_now_ms();
+
     (void)c;
-    if (s->wants_page && !s->bus && ab_now_ms() >= s->retry_ms)
+    if (!s->wants_page || s->bus || now_ms < s->retry_ms)
+        return;
+    if (ws_crowded())
+        s->retry_ms = now_ms + POLL_MS; /* the tick comes back to it */
+    else
         fetch_page(s);
 }
 
@@ -371,6 +495,7 @@ void live_destroy(struct live **self)
         *s->prev = s->next;
         if (s->next)
             s->next->prev = s->prev;
+        s->owner->n--;
         if (!s->owner->first)
             owner_drop(s->owner);
     }
@@ -396,23 +521,19 @@ void live_begin(struct conn *c, struct live *s, int64_t owner, int64_t site)
     if (o->first)
         o->first->prev = &s->next;
     o->first = s;
+    o->n++;
 
-    if (s->at.text[0]) { /* the past first */
-        greet(s);
+    if (s->at.known) { /* the past first */
+        give_cursor(s);
         s->wants_page = true;
         conn_wake(c);
-    } else if (o->known) {
+    } else if (o->at.known) {
         s->at = o->at;
-        greet(s);
+        give_cursor(s);
         join(s);
     } else {
         fetch_page(s); /* where is now? */
     }
-}
-
-const char *live_cursor(const struct live *s)
-{
-    return s->at.text;
 }
 
 /* ---- time */
@@ -439,7 +560,8 @@ void live_tick(void)
         live.poll_from = (live.poll_from + 1) % BUCKETS;
         for (struct owner *o = live.bucket[live.poll_from], *next; o; o = next) {
             next = o->next;
-            if (!o->bus && !o->dirty && o->known && now_ms - o->fetched_ms >= POLL_MS) {
+            if (!o->bus && !o->asking && !o->due_ms && o->at.known
+                && now_ms - o->asked_ms >= POLL_MS) {
                 fetch_owner(o);
                 polls++;
             }

@@ -1,8 +1,9 @@
 /* live.h - /events/stream: job events of an owner, as they happen, to any number of subscribers
  *
- * A hint makes its owner dirty; 5 ms later the events behind the owner's cursor are fetched (verb
- * event.tail) and go out as one frame for all who want all of them. Hints may be lost: while there
- * are subscribers each owner is fetched at least once a second.
+ * After a hint the events behind the owner's cursor are fetched (verb event.tail): at once after a
+ * silence, else a few milliseconds after the last time. They go out as one frame for all who want
+ * the same. What an open transaction holds back is looked for again soon, because its end gives no
+ * hint. Hints may be lost: while there are subscribers each owner is fetched at least once a second.
  */
 #ifndef LIVE_H
 #define LIVE_H
@@ -28,7 +29,8 @@ void live_destroy(struct live **self);
 void live_begin(struct conn *c, struct live *self, int64_t owner, int64_t site);
 /* Everything pushed so far has left: time for the next page of the past. */
 void live_drained(struct conn *c, struct live *self);
-/* Cursor of the last frame that this subscriber was given. */
-const char *live_cursor(const struct live *self);
+/* The cursor may have moved on over events that its filters left out: tell it, so that it need not
+ * come back from long ago. */
+void live_remind(struct live *self);
 
 #endif

@@ -3,6 +3,8 @@
 #include "base/str.h"
 #include "schema/pack.h"
 #include "stream.h"
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,14 +30,19 @@ int place_parse(const char *text, size_t n, struct place *out)
 {
     const char *dash = n ? memchr(text, '-', n) : NULL;
 
-    if (!dash || n >= sizeof(out->text))
+    if (!dash || n >= PLACE_TEXT)
         return -1;
     size_t first = (size_t)(dash - text);
     if (digits(text, first, &out->xid) < 0 || digits(dash + 1, n - first - 1, &out->id) < 0)
         return -1;
-    memcpy(out->text, text, n);
-    out->text[n] = '\0';
+    out->known = true;
     return 0;
+}
+
+const char *place_text(const struct place *self, char out[PLACE_TEXT])
+{
+    (void)snprintf(out, PLACE_TEXT, "%" PRIu64 "-%" PRIu64, self->xid, self->id);
+    return out;
 }
 
 int place_cmp(const struct place *a, const struct place *b)
@@ -120,21 +127,32 @@ static int read_event(struct tail *self, struct ab_cursor *at, struct happening 
     }
     ab_buf_char(&self->text, '}');
     e->json_len = self->text.len - e->json_at;
-    return e->at.text[0] ? 0 : -1;
+    return e->at.known ? 0 : -1;
+}
+
+static int read_place(struct ab_cursor page, const char *name, struct place *out)
+{
+    struct ab_cursor at;
+    const char *p;
+    size_t n;
+
+    return ab_cursor_find(page, name, &at) < 0 || ab_cursor_str(&at, &p, &n) < 0
+                   || place_parse(p, n, out) < 0
+               ? -1
+               : 0;
 }
 
 int tail_read(struct tail *self, const void *body, size_t len)
 {
     struct ab_cursor page = ab_cursor(body, len), at;
-    const char *next;
-    size_t next_len;
     uint32_t n;
 
     *self = (struct tail){0};
-    if (ab_cursor_find(page, "next", &at) < 0 || ab_cursor_str(&at, &next, &next_len) < 0
-        || place_parse(next, next_len, &self->next) < 0 || ab_cursor_find(page, "results", &at) < 0
+    if (read_place(page, "next", &self->next) < 0 || ab_cursor_find(page, "results", &at) < 0
         || ab_cursor_array(&at, &n) < 0 || n > len)
         return -1;
+    if (read_place(page, "head", &self->head) < 0)
+        self->head = (struct place){0};
     self->events = calloc(n ? n : 1, sizeof(*self->events));
     if (!self->events)
         return -1;
@@ -143,6 +161,8 @@ int tail_read(struct tail *self, const void *body, size_t len)
             return -1;
     if (ab_cursor_find(page, "more", &at) < 0 || ab_cursor_bool(&at, &self->more) < 0)
         self->more = n >= TAIL_LIMIT;
+    if (ab_cursor_find(page, "held", &at) < 0 || ab_cursor_bool(&at, &self->held) < 0)
+        self->held = false;
     return self->text.failed ? -1 : 0;
 }
 
@@ -150,5 +170,20 @@ void tail_free(struct tail *self)
 {
     free(self->events);
     ab_buf_free(&self->text);
+    ab_arena_destroy(&self->arena);
     *self = (struct tail){0};
+}
+
+const struct ab_value *tail_tags(struct tail *self, struct happening *e)
+{
+    if (e->tags_read || !e->tags)
+        return e->tags_map;
+    if (!self->arena)
+        self->arena = ab_arena_new();
+    e->tags_read = true;
+    e->tags_map = ab_value_parse(self->arena, ab_strndup(self->arena, e->tags, e->tags_len),
+                                 e->tags_len, NULL);
+    if (e->tags_map && e->tags_map->type != AB_V_MAP)
+        e->tags_map = NULL;
+    return e->tags_map;
 }

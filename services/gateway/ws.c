@@ -15,6 +15,8 @@
 
 #define RING 64
 #define RING_BYTES ((size_t)4 << 20)
+#define FRAMES ((size_t)128 << 20) /* of all connections together; past it a ring has only */
+#define FRAMES_FAIR ((size_t)64 << 10)
 #define TOKEN_MS 5000 /* for the first frame with the token */
 #define PING_MS 20000
 #define SILENCE_MS 45000
@@ -42,6 +44,7 @@ struct ws {
 };
 
 static struct conn *listeners[BUCKETS];
+static size_t frames_bytes; /* a shared frame counts once */
 
 /* ---- frames and the ring */
 
@@ -67,13 +70,21 @@ struct frame *frame_new(int opcode, const void *payload, size_t len)
     memcpy(f->bytes + n, payload, len);
     f->len = n + len;
     f->refs = 1;
+    frames_bytes += f->len;
     return f;
 }
 
 void frame_drop(struct frame *f)
 {
-    if (f && --f->refs == 0)
-        free(f);
+    if (!f || --f->refs > 0)
+        return;
+    frames_bytes -= f->len;
+    free(f);
+}
+
+bool ws_crowded(void)
+{
+    return frames_bytes > FRAMES;
 }
 
 static void ring_pop(struct ws *ws)
@@ -93,7 +104,8 @@ int ws_push(struct conn *c, struct frame *f)
 
     if (ws->close_code || c->closing)
         return 0; /* it ends anyway */
-    if (ws->count == RING || (ws->count > 0 && ws->bytes + f->len > RING_BYTES))
+    size_t room = ws_crowded() ? FRAMES_FAIR : RING_BYTES;
+    if (ws->count == RING || (ws->count > 0 && ws->bytes + f->len > room))
         return -1;
     f->refs++;
     ws->ring[(ws->first + ws->count) % RING] = f;
@@ -210,6 +222,8 @@ void ws_check(struct conn *c, int64_t now_ms)
         const struct wslay_event_msg ping = {.opcode = WSLAY_PING};
         ws->pinged_ms = now_ms;
         (void)wslay_event_queue_msg(ws->wslay, &ping);
+        if (ws->live)
+            live_remind(ws->live);
         conn_wake(c);
     }
 }

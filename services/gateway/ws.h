@@ -40,6 +40,9 @@ void ws_leave(struct conn *c); /* 1012 */
 void ws_close(struct conn *c, int code, const char *reason);
 void ws_check(struct conn *c, int64_t now_ms); /* pings, silence, end of the token */
 
+/* So much waits for slow readers that nobody should fetch more for them. */
+bool ws_crowded(void);
+
 /* Put a frame into the connection's ring (a reference is taken). -1: it is full. */
 int ws_push(struct conn *c, struct frame *f);
 

@@ -15,7 +15,8 @@
 #include <string.h>
 
 enum {
-    TAIL_AT_MOST = 1000
+    TAIL_AT_MOST = 1000,
+    TAIL_BYTES = 1 << 20, /* of their data: what the one who changed a state had to say is free */
 };
 
 struct cursor {
@@ -32,17 +33,6 @@ static int parse_cursor(const char *text, struct cursor *out, struct ab_error *e
     return 0;
 }
 
-/* From now on: the lowest transaction that may still be running. */
-static int start_cursor(struct ab_call *call, struct cursor *out, struct ab_error *err)
-{
-    PGresult *r = ab_run(call, &SQL_event_tail_start, err);
-    if (!r)
-        return -1;
-    out->xid = ab_col_int(r, 0, 0);
-    out->id = 0;
-    return 0;
-}
-
 /* Whose rows are wanted; empty lists: all. */
 struct wish {
     struct ab_ids sites, apps, jobs;
@@ -51,40 +41,71 @@ struct wish {
     struct ab_bytes tags;
 };
 
-static PGresult *tail(struct ab_call *call, const struct cursor *from, int64_t limit,
-                      const struct wish *wish, struct ab_error *err)
+/* A page of the log, and where its reader stands. */
+struct page {
+    const PGresult *r;
+    int n;            /* rows */
+    struct cursor at; /* behind the last one */
+    struct cursor head;
+    bool more, held;
+};
+
+/* Behind the cursor `since`; an empty one is now. */
+static int tail(struct ab_call *call, const char *since, int64_t limit, const struct wish *wish,
+                struct page *out, struct ab_error *err)
 {
     struct ab_db_value tags = {.type = AB_DB_TEXT};
+    struct cursor from = {0};
+    bool now = !since || !*since;
+
+    if (!now && parse_cursor(since, &from, err) < 0)
+        return -1;
     tags.p = wish->tags.n ? wish->tags.p : "{}";
     tags.n = wish->tags.n ? wish->tags.n : 2;
+    limit = limit < TAIL_AT_MOST ? limit : TAIL_AT_MOST;
 
-    ab_bind_int(call, "xid", from->xid);
-    ab_bind_int(call, "id", from->id);
+    if (now)
+        ab_bind_null(call, "xid");
+    else
+        ab_bind_int(call, "xid", from.xid);
+    ab_bind_int(call, "id", from.id);
     ab_bind_int(call, "limit", limit);
+    ab_bind_int(call, "bytes", TAIL_BYTES);
     ab_bind_ids(call, "site_ids", wish->sites.v, wish->sites.n);
     ab_bind_ids(call, "app_ids", wish->apps.v, wish->apps.n);
     ab_bind_ids(call, "job_ids", wish->jobs.v, wish->jobs.n);
     bind_texts(call, "states", wish->states, wish->n_states);
     ab_bind_value(call, "tags", tags);
-    return ab_run(call, &SQL_event_tail, err);
+    PGresult *r = ab_run(call, &SQL_event_tail, err);
+    if (!r)
+        return -1;
+    *out = (struct page){.r = r, .at = from};
+    out->head.xid = ab_col_int(r, 0, ab_col(r, "head"));
+    out->held = ab_col_bool(r, 0, ab_col(r, "held"));
+    out->n = ab_col_null(r, 0, ab_col(r, "id")) ? 0 : PQntuples(r);
+    int64_t there = ab_col_int(r, 0, ab_col(r, "n"));
+    out->more = there > out->n || (there > 0 && there == limit);
+    if (now)
+        out->at = out->head;
+    else if (out->n > 0)
+        out->at = (struct cursor){ab_col_int(r, out->n - 1, ab_col(r, "xid")),
+                                  ab_col_int(r, out->n - 1, ab_col(r, "id"))};
+    return 0;
 }
 
-/* The rows that are wanted, as a list; *next is the cursor behind all that were read. */
-static uint32_t pack_rows(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
-                          struct cursor *next)
+/* The rows that are wanted, as a list: how many. */
+static uint32_t pack_rows(struct ab_call *call, const struct ab_schema *schema,
+                          const struct page *page)
 {
-    int n = PQntuples(r), wanted = ab_col(r, "wanted");
+    int wanted = ab_col(page->r, "wanted");
     uint32_t kept = 0;
 
-    for (int i = 0; i < n; i++)
-        kept += ab_col_bool(r, i, wanted);
+    for (int i = 0; i < page->n; i++)
+        kept += ab_col_bool(page->r, i, wanted);
     ab_pack_array(&call->reply, kept);
-    for (int i = 0; i < n; i++)
-        if (ab_col_bool(r, i, wanted))
-            ab_reply_row(call, schema, r, i);
-    if (n > 0)
-        *next = (struct cursor){ab_col_int(r, n - 1, ab_col(r, "xid")),
-                                ab_col_int(r, n - 1, ab_col(r, "id"))};
+    for (int i = 0; i < page->n; i++)
+        if (ab_col_bool(page->r, i, wanted))
+            ab_reply_row(call, schema, page->r, i);
     return kept;
 }
 
@@ -95,47 +116,45 @@ static void pack_cursor(struct ab_call *call, const char *key, const struct curs
                 ab_printf(call->arena, "%" PRId64 "-%" PRId64, cursor->xid, cursor->id));
 }
 
-/* The token's site and the sites asked for; false: none in common. */
-static bool narrow_to_token(const struct ab_call *call, struct ab_ids *sites)
+/* The token's site and the sites asked for. None in common: a site that there is not. */
+static void narrow_to_token(const struct ab_call *call, struct ab_ids *sites)
 {
+    static const int64_t none = 0;
     bool found = sites->n == 0;
+
     if (call->token_site == 0)
-        return true;
+        return;
     for (size_t i = 0; i < sites->n; i++)
         found |= sites->v[i] == call->token_site;
-    *sites = (struct ab_ids){(int64_t *)&call->token_site, 1};
-    return found;
+    *sites = (struct ab_ids){(int64_t *)(found ? &call->token_site : &none), 1};
 }
 
-/* For the gateway: {"next": cursor, "more": are there more at once?, "results": [...]} */
+/* For the gateway: {"next": cursor, "more": are there more at once?, "head": the page knows everything
+ * below this cursor, "held": more have happened, but an older transaction is still open,
+ * "results": [...]} */
 int event_tail(struct ab_call *call, struct ab_error *err)
 {
     const struct event_tail *q = call->req->query;
     struct wish wish = {.sites = q->site_id, .apps = q->app_id, .jobs = q->job_id, .tags = q->tags};
-    struct cursor at;
-    int64_t limit = q->limit < TAIL_AT_MOST ? q->limit : TAIL_AT_MOST;
-    PGresult *r = NULL;
+    struct page page;
 
-    if (q->since && *q->since ? parse_cursor(q->since, &at, err) < 0
-                              : start_cursor(call, &at, err) < 0)
-        return -1;
     wish.n_states = q->state.n;
     wish.states = ab_alloc(call->arena, q->state.n ? q->state.n : 1, sizeof(*wish.states));
     for (size_t i = 0; i < q->state.n; i++)
         wish.states[i] = ab_enum_job_state.names[q->state.v[i]];
-    bool any = narrow_to_token(call, &wish.sites);
-    if (any && !(r = tail(call, &at, limit, &wish, err)))
+    narrow_to_token(call, &wish.sites);
+    if (tail(call, q->since, q->limit, &wish, &page, err) < 0)
         return -1;
 
-    ab_pack_map(&call->reply, 3);
+    ab_pack_map(&call->reply, 5);
     ab_pack_str(&call->reply, "results");
-    if (any)
-        pack_rows(call, &ab_schema_tail_event, r, &at);
-    else
-        ab_pack_array(&call->reply, 0);
-    pack_cursor(call, "next", &at);
+    pack_rows(call, &ab_schema_tail_event, &page);
+    pack_cursor(call, "next", &page.at);
+    pack_cursor(call, "head", &page.head);
     ab_pack_str(&call->reply, "more");
-    ab_pack_bool(&call->reply, any && PQntuples(r) == limit);
+    ab_pack_bool(&call->reply, page.more);
+    ab_pack_str(&call->reply, "held");
+    ab_pack_bool(&call->reply, page.held);
     return 0;
 }
 
@@ -149,14 +168,11 @@ static int list_since(struct ab_call *call, const struct event_query *q, struct 
     const uint64_t may = BIT(since) | BIT(limit) | BIT(offset) | BIT(job_id) | BIT(to_state)
                          | BIT(tags) | BIT(ordering);
     struct wish wish = {0};
-    struct cursor at;
-    int64_t limit = q->limit < TAIL_AT_MOST ? q->limit : TAIL_AT_MOST;
+    struct page page;
 
     if (q->has & ~may)
         return ab_fail(err, AB_ESCHEMA,
                        "with since=, only limit, job_id, tags and to_state may be asked for");
-    if (*q->since ? parse_cursor(q->since, &at, err) < 0 : start_cursor(call, &at, err) < 0)
-        return -1;
     if (AB_HAS(event_query, q, job_id))
         wish.jobs = q->job_id;
     if (AB_HAS(event_query, q, tags))
@@ -168,16 +184,15 @@ static int list_since(struct ab_call *call, const struct event_query *q, struct 
         wish.n_states = 1;
     }
     narrow_to_token(call, &wish.sites);
-    PGresult *r = tail(call, &at, limit, &wish, err);
-    if (!r)
+    if (tail(call, q->since, q->limit, &wish, &page, err) < 0)
         return -1;
 
     ab_pack_map(&call->reply, 3);
     ab_pack_str(&call->reply, "results");
-    uint32_t kept = pack_rows(call, &ab_schema_event, r, &at);
+    uint32_t kept = pack_rows(call, &ab_schema_event, &page);
     ab_pack_str(&call->reply, "count");
     ab_pack_int(&call->reply, kept);
-    pack_cursor(call, "cursor", &at);
+    pack_cursor(call, "cursor", &page.at);
     return 0;
 }
 

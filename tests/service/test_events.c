@@ -110,7 +110,29 @@ static void nobody_writes_events(void **state)
 
 /* ---- the tail, as the gateway asks for it */
 
-static char cursor[64];
+static char cursor[64], head[64];
+static bool more, held;
+
+static void take(struct ab_cursor page, const char *name, char out[64])
+{
+    struct ab_cursor at;
+    const char *text;
+    size_t n;
+
+    assert_int_equal(ab_cursor_find(page, name, &at), 0);
+    assert_int_equal(ab_cursor_str(&at, &text, &n), 0);
+    snprintf(out, 64, "%.*s", (int)n, text);
+}
+
+static bool take_bool(struct ab_cursor page, const char *name)
+{
+    struct ab_cursor at;
+    bool v;
+
+    assert_int_equal(ab_cursor_find(page, name, &at), 0);
+    assert_int_equal(ab_cursor_bool(&at, &v), 0);
+    return v;
+}
 
 /* The number of events behind the cursor, which moves. */
 static int tail(int64_t user, const char *since, int limit)
@@ -118,9 +140,7 @@ static int tail(int64_t user, const char *since, int limit)
     const struct ab_route *route = ab_route_of_verb("event.tail");
     struct event_tail q = {.since = since, .limit = limit};
     struct ab_buf body = {0}, reply = {0};
-    struct ab_cursor at, list;
-    const char *text;
-    size_t n;
+    struct ab_cursor list, page;
     uint32_t rows;
 
     AB_SET(event_tail, &q, since);
@@ -130,10 +150,12 @@ static int tail(int64_t user, const char *since, int limit)
     assert_int_equal(ab_service_call(&jobs_service, db, NULL, "event.tail", user, NULL, body.data,
                                      body.len, &reply),
                      200);
-    assert_int_equal(ab_cursor_find(ab_cursor(reply.data, reply.len), "next", &at), 0);
-    assert_int_equal(ab_cursor_str(&at, &text, &n), 0);
-    snprintf(cursor, sizeof(cursor), "%.*s", (int)n, text);
-    assert_int_equal(ab_cursor_find(ab_cursor(reply.data, reply.len), "results", &list), 0);
+    page = ab_cursor(reply.data, reply.len);
+    take(page, "next", cursor);
+    take(page, "head", head);
+    more = take_bool(page, "more");
+    held = take_bool(page, "held");
+    assert_int_equal(ab_cursor_find(page, "results", &list), 0);
     assert_int_equal(ab_cursor_array(&list, &rows), 0);
     ab_buf_free(&body);
     ab_buf_free(&reply);
@@ -160,15 +182,48 @@ static void the_tail_skips_nothing_while_transactions_overlap(void **state)
     snprintf(from, sizeof(from), "%s", cursor);
     assert_int_equal(tail(ada, from, 100), 0); /* they stand behind one that is still open */
     assert_string_equal(cursor, from);
+    assert_true(held && !more);
+    char before[64];
+    snprintf(before, sizeof(before), "%s", head);
     pg_exec(slow, "COMMIT");
     ab_db_close(&slow);
     assert_int_equal(tail(ada, from, 2), 2);
+    assert_true(more && !held);
     snprintf(from, sizeof(from), "%s", cursor);
     assert_int_equal(tail(ada, from, 2), 1);
+    assert_true(!more && !held);
+    assert_true(strcmp(head, before) > 0);
     snprintf(from, sizeof(from), "%s", cursor);
     assert_int_equal(tail(ada, from, 2), 0);
     assert_string_equal(cursor, from);
+    snprintf(from, sizeof(from), "%s", head);
+    assert_int_equal(tail(ada, from, 2), 0); /* nothing is between the last event and the head */
+    move(ada, ids[1], "RUNNING");
+    assert_int_equal(tail(ada, from, 2), 1); /* and what comes later is behind it */
     pg_exec(desk_db(), "DELETE FROM events WHERE job_id = %" I " AND to_state = 'FAILED'", ids[0]);
+}
+
+static void a_page_ends_when_it_is_large_and_goes_on_from_there(void **state)
+{
+    (void)state;
+    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[6];
+    new_jobs(ada, app, 6, ids, "");
+    tail(ada, "3-0", 1000);
+    char from[64];
+    snprintf(from, sizeof(from), "%s", cursor);
+    for (int i = 0; i < 6; i++)
+        pg_exec(desk_db(),
+                "INSERT INTO events (id, owner_id, job_id, timestamp, from_state, to_state, data)"
+                " VALUES (nextval('event_ids'), %" I ", %" I ", now(), 'STAGED_IN', 'FAILED',"
+                " jsonb_build_object('text', repeat('x', 600000)))",
+                ada, ids[i]);
+    for (int i = 0; i < 3; i++) { /* 600 kB and 600 kB: the second fills the page */
+        assert_int_equal(tail(ada, from, 100), 2);
+        assert_int_equal(more, i < 2);
+        snprintf(from, sizeof(from), "%s", cursor);
+    }
+    assert_int_equal(tail(ada, from, 100), 0);
+    pg_exec(desk_db(), "DELETE FROM events WHERE owner_id = %" I " AND to_state = 'FAILED'", ada);
 }
 
 static void since_lists_oldest_first_and_says_where_to_go_on(void **state)
@@ -226,6 +281,7 @@ int main(void)
         cmocka_unit_test(totals_are_exact_before_and_after_folding),
         cmocka_unit_test(nobody_writes_events),
         cmocka_unit_test(the_tail_skips_nothing_while_transactions_overlap),
+        cmocka_unit_test(a_page_ends_when_it_is_large_and_goes_on_from_there),
         cmocka_unit_test(since_lists_oldest_first_and_says_where_to_go_on),
         cmocka_unit_test(a_stranger_sees_nothing),
         cmocka_unit_test(a_sites_token_sees_its_sites_events),

@@ -313,7 +313,10 @@ static void a_page_of_events_is_taken_apart(void **state)
     assert_int_equal(tail_read(&t, page.data, page.len), 0);
     assert_int_equal(t.n, 2);
     assert_true(t.more);
-    assert_string_equal(t.next.text, "11-2");
+    char text[PLACE_TEXT];
+    assert_string_equal(place_text(&t.next, text), "11-2");
+    assert_false(t.held);
+    assert_false(t.head.known); /* of an older service */
     const char *want = "{\"job_id\":4,\"to_state\":\"RUNNING\",\"site_id\":1,\"data\":{}}";
     assert_int_equal(t.events[0].json_len, strlen(want));
     assert_memory_equal(t.text.data + t.events[0].json_at, want, strlen(want));
@@ -359,7 +362,7 @@ static bool passes(const char *query, int64_t only_site, size_t which)
     assert_int_equal(filter_read(&f, &since, query, strlen(query), &issues), 0);
     if (only_site)
         filter_only_site(&f, only_site);
-    bool yes = filter_passes(&f, &t.events[which]);
+    bool yes = filter_passes(&f, &t, &t.events[which]);
     filter_free(&f);
     tail_free(&t);
     ab_issues_free(&issues);
@@ -381,6 +384,32 @@ static void filters_are_all_of_what_was_asked(void **state)
     assert_false(passes("", 2, 0));
     assert_false(passes("site_id=1", 2, 0)); /* a site's token widens nothing */
     assert_true(passes("unknown=5&job_id=4", 0, 0));
+}
+
+static void who_asks_for_the_same_is_found_by_it(void **state)
+{
+    static const char *const queries[] = {"",
+                                          "job_id=4&state=RUNNING",
+                                          "state=RUNNING&job_id=4&since=9-9",
+                                          "job_id=5&state=RUNNING",
+                                          "site_id=4&state=RUNNING",
+                                          "tags=a:b&state=RUNNING"};
+    struct filter f[6] = {0};
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        struct place since = {0};
+        struct ab_issues issues = {0};
+        assert_int_equal(filter_read(&f[i], &since, queries[i], strlen(queries[i]), &issues), 0);
+        assert_int_equal(since.known, i == 2);
+    }
+    for (size_t a = 0; a < 6; a++)
+        for (size_t b = 0; b < 6; b++)
+            assert_int_equal(filter_same(&f[a], &f[b]), a == b || (a + b == 3 && a && b));
+    filter_only_site(&f[1], 7); /* a site's token asks for less with the same words */
+    assert_false(filter_same(&f[1], &f[2]));
+    for (size_t i = 0; i < 6; i++)
+        filter_free(&f[i]);
 }
 
 static void a_wrong_filter_is_an_issue_of_the_query(void **state)
@@ -426,6 +455,7 @@ int main(void)
         cmocka_unit_test(a_page_of_events_is_taken_apart),
         cmocka_unit_test(places_are_ordered_by_transaction_first),
         cmocka_unit_test(filters_are_all_of_what_was_asked),
+        cmocka_unit_test(who_asks_for_the_same_is_found_by_it),
         cmocka_unit_test(a_wrong_filter_is_an_issue_of_the_query),
         cmocka_unit_test(the_budget_ends_exactly_at_its_limit),
     };
