@@ -21,6 +21,8 @@ const char *ab_code_kind(int code)
         return "bad_method";
     case AB_ECONFLICT:
         return "conflict";
+    case AB_EGONE:
+        return "gone";
     case AB_ETOOBIG:
         return "too_big";
     case AB_ESCHEMA:

@@ -17,6 +17,7 @@ enum ab_code {
     AB_ENOENT = 404,  /* not there, or not yours */
     AB_EMETHOD = 405,
     AB_ECONFLICT = 409, /* lost lease */
+    AB_EGONE = 410,     /* was there, and is kept no longer */
     AB_ETOOBIG = 413,
     AB_ESCHEMA = 422, /* does not match its description */
     AB_ERATE = 429,

@@ -57,6 +57,10 @@ const struct ab_task_info *ab_task_info(const ab_task_t *task);
 /* Added to a status 200..299: this is the recorded reply of the same request, said before. */
 #define AB_BUS_REPLAYED 1000
 
+/* The status of a piece that is done, with more to do: the body is what the same request takes along
+ * as `next`. Only for requests that had a `next`. */
+#define AB_BUS_MORE 202
+
 /* Any thread, once per task; the task is gone afterwards. The body is copied or, with `take`, a
  * malloc'ed buffer is taken over. */
 void ab_replica_reply(ab_replica_t *self, ab_task_t **task, int status, void *body, size_t len,

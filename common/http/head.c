@@ -278,6 +278,7 @@ const char *ab_http_reason(int status)
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},
         {409, "Conflict"},
+        {410, "Gone"},
         {411, "Length Required"},
         {413, "Content Too Large"},
         {414, "URI Too Long"},

@@ -249,18 +249,24 @@ static void add_owners(struct ab_call *call, const struct ab_ids *owners)
     *all = (struct ab_ids){v, all->n + owners->n};
 }
 
-int ab_session_end(struct ab_call *call, const int64_t *sessions, size_t n, int64_t *freed,
-                   int64_t *timed_out, struct ab_error *err)
+int ab_session_end(struct ab_call *call, const int64_t *sessions, size_t n,
+                   struct ab_session_end *out, struct ab_error *err)
 {
-    *freed = *timed_out = 0;
+    *out = (struct ab_session_end){.at_most = out->at_most};
     if (n == 0)
         return 0;
     ab_bind_ids(call, "sessions", sessions, n);
+    if (out->at_most > 0)
+        ab_bind_int(call, "batch", out->at_most);
+    else
+        ab_bind_null(call, "batch");
     PGresult *r = ab_run(call, &SQL_session_end, err);
     if (!r)
         return -1;
-    *freed = number_of(r, "freed");
-    *timed_out = number_of(r, "timed_out");
+    out->ended = number_of(r, "sessions");
+    out->freed = number_of(r, "freed");
+    out->timed_out = number_of(r, "timed_out");
+    out->more = ab_col_bool(r, 0, ab_col(r, "more"));
     struct ab_ids owners = ids_of(call, r, 0, "owners");
     add_owners(call, &owners);
     return 0;

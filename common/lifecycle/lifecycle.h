@@ -40,9 +40,17 @@ int ab_job_set_fields(struct ab_call *call, const struct job *items, size_t n,
 int ab_item_step(struct ab_call *call, const struct transfer *items, size_t n, int64_t *matched,
                  PGresult **rows, struct ab_error *err);
 
-/* End sessions already locked by session_stale or session_lock. */
-int ab_session_end(struct ab_call *call, const int64_t *sessions, size_t n, int64_t *freed,
-                   int64_t *timed_out, struct ab_error *err);
+#define AB_SESSION_PIECE 2000 /* jobs: some 0.1 s */
+
+/* End sessions already locked by session_stale or session_lock. In pieces of at_most jobs (0: all at
+ * once), each in a transaction of its own: while there are `more`, the sessions stay, ended. */
+struct ab_session_end {
+    int64_t at_most;
+    int64_t ended, freed, timed_out;
+    bool more;
+};
+int ab_session_end(struct ab_call *call, const int64_t *sessions, size_t n,
+                   struct ab_session_end *out, struct ab_error *err);
 
 /* What waits for its next attempt (job_specs.retry) and is due now, at most `batch` of it. How
  * many, or -1. */

@@ -346,17 +346,22 @@ WITH due AS MATERIALIZED (
 UPDATE jobs j SET not_before = NULL FROM due d WHERE j.id = d.id;
 
 -- name: session_end
--- Second statement of both: give back what the sessions hold and delete them. RUNNING jobs become RUN_TIMEOUT,
+-- Second statement of both: give back what the sessions hold, at most :batch jobs (NULL: all), and delete them; if
+-- there may be more they are ended, and nobody's, until the next piece. RUNNING jobs become RUN_TIMEOUT,
 -- or FAILED when their cancellation had been asked for. A retry policy goes on from there as in job_step: whoever
 -- ran the job is gone, and that is `node_loss`.
-WITH locked AS MATERIALIZED (
-    SELECT id, owner_id, session_id, state, site_id, app_id, attempts, state = 'RUNNING' AS moves,
-           CASE WHEN cancel THEN 'FAILED'::job_state ELSE 'RUN_TIMEOUT' END AS target,
-           num_nodes * 1000000::bigint / node_packing_count AS nodes
-    FROM   jobs
-    WHERE  session_id = ANY (:sessions::bigint[])
-    ORDER  BY id
-    FOR NO KEY UPDATE
+WITH held AS MATERIALIZED (
+    SELECT id FROM jobs WHERE session_id = ANY (:sessions::bigint[]) LIMIT :batch::bigint
+), rest AS MATERIALIZED (
+    SELECT coalesce(count(*) = :batch, false) AS more FROM held
+), locked AS MATERIALIZED (
+    SELECT j.id, j.owner_id, j.session_id, j.state, j.site_id, j.app_id, j.attempts, j.state = 'RUNNING' AS moves,
+           CASE WHEN j.cancel THEN 'FAILED'::job_state ELSE 'RUN_TIMEOUT' END AS target,
+           j.num_nodes * 1000000::bigint / j.node_packing_count AS nodes
+    FROM   held h JOIN jobs j ON j.id = h.id
+    WHERE  j.session_id = ANY (:sessions)
+    ORDER  BY j.id
+    FOR NO KEY UPDATE OF j
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE WHEN moves AND target = 'RUN_TIMEOUT'
                      THEN (SELECT s.retry::jsonb FROM job_specs s WHERE s.id = l.id) END AS policy
@@ -399,9 +404,11 @@ WITH locked AS MATERIALIZED (
     WHERE  moves AND s.state IS NOT NULL
     GROUP  BY owner_id, site_id, app_id, s.state
 ), gone AS (
-    DELETE FROM sessions WHERE id = ANY (:sessions::bigint[]) RETURNING id
+    DELETE FROM sessions WHERE id = ANY (:sessions) AND NOT (SELECT more FROM rest) RETURNING id
+), going AS (
+    UPDATE sessions SET ended = coalesce(ended, now()) WHERE id = ANY (:sessions) AND (SELECT more FROM rest)
 )
-SELECT (SELECT count(*) FROM gone) AS sessions, count(*) AS freed,
+SELECT (SELECT count(*) FROM gone) AS sessions, (SELECT more FROM rest) AS more, count(*) AS freed,
        count(*) FILTER (WHERE moves) AS timed_out,
        array_agg(DISTINCT owner_id) FILTER (WHERE moves) AS owners
 FROM   plan;

@@ -430,6 +430,8 @@ static void put_responses(struct ab_buf *out, const struct ab_route *route)
         put_error(out, 404, "NotFound");
     if ((route->role & AB_UPDATE) && has_field(route->body, "lease"))
         put_error(out, 409, "Conflict");
+    if (has_field(route->query, "since"))
+        put_error(out, 410, "Gone");
     if (route->body)
         put_error(out, 413, "TooLarge");
     if (route->query || route->body || parts || route->mutates)
@@ -492,6 +494,7 @@ static const struct known_error {
     {"Forbidden", "a token of this scope may not do that", "Error"},
     {"NotFound", "not there, or not yours", "NotFound"},
     {"Conflict", "the lease of a job is lost; nothing was changed", "Error"},
+    {"Gone", "events behind this cursor are kept no longer", "Error"},
     {"TooLarge", "the body is larger than this route takes", "Error"},
     {"Invalid", "does not match its description", "ValidationError"},
     {"Busy", "try again after the time in Retry-After", "Error"},

@@ -44,6 +44,8 @@ static const struct ab_setting common_settings[] = {
      "file that says, once we are up, our pid, health address and instance"},
     {"beat", AB_CONF_DURATION, "1s", "how often we tell gateways that we are there"},
     {"dead", AB_CONF_DURATION, "5s", "silence after which a gateway is gone"},
+    {"piece_time", AB_CONF_DURATION, "500ms",
+     "a call that changes very many rows commits a piece after this long"},
     {0},
 };
 
@@ -145,6 +147,8 @@ static void metrics(void *arg, struct ab_buf *out)
     snprintf(labels, sizeof(labels), "service=\"%s\",instance=\"%s\",version=\"%s\"",
              self->service->name, self->instance, AB_VERSION);
     ab_metric(out, "abies_up", labels, stage == UP);
+    if (self->service->metrics)
+        self->service->metrics(out);
 }
 
 static int start_health(struct process *self, struct ab_error *err)

@@ -31,6 +31,7 @@ struct ab_call {
     unsigned scopes;
     int64_t token_site;
     const char *request_id; /* text */
+    const char *trace;      /* 32 hex digits: in every log line, and in PostgreSQL's (%a) */
     const char *peer;       /* client's address; may be NULL */
     const char *host;       /* the address it used (Host); only `auth` gets it; may be NULL */
     int64_t deadline_ms;
@@ -91,6 +92,7 @@ struct ab_service {
     const struct ab_setting *settings;      /* more than the common ones; NULL none */
     /* Once, before the workers; the connection is prepared. NULL none. */
     int (*start)(const ab_conf_t *conf, ab_db_t *db, struct ab_error *err);
+    void (*metrics)(struct ab_buf *out); /* figures of its own, from any thread; NULL none */
     int capacity; /* requests at a time from one gateway; 0: four for each worker */
 };
 
@@ -176,6 +178,22 @@ void ab_notice(struct ab_call *call, const char *action, const char *type,
 void ab_hint_keys(struct ab_call *call); /* topic k */
 void ab_hint_revoked(struct ab_call *call, const char *jti,
                      int64_t expires); /* topic r; unix seconds */
+
+/* ---- pieces: a call that may change a million rows works about half a second at a time, each piece
+ * in a transaction of its own, recorded under a key of its own. The gateway sends the request again
+ * with what ab_piece_more left as `next`, until another status ends it. A caller that cannot go on
+ * (its requests have no `next`) gets all of it at once, or a timeout. */
+#define AB_PIECE_VALUES 4
+struct ab_piece {
+    bool may;   /* the caller can go on */
+    bool first; /* v is zero */
+    int64_t until_ms;
+    int64_t v[AB_PIECE_VALUES]; /* what the piece before left; what this one leaves */
+};
+int ab_piece_open(struct ab_piece *self, const struct ab_call *call, struct ab_error *err);
+bool ab_piece_full(const struct ab_piece *self); /* time to commit, if the caller can go on */
+/* The reply "there is more": for `return`. */
+int ab_piece_more(const struct ab_piece *self, struct ab_call *call);
 
 /* ---- lists: page, count and paging of one resource, from the query descriptor
  * The filters' `column` is a predicate with `?` for the value, e.g. "j.id = ANY (?::bigint[])" or

@@ -11,9 +11,9 @@
 #include <time.h>
 
 enum {
-    LOOK_MS = 1000,  /* how often the connection is looked at */
-    LEAST_MS = 10,   /* no timer spins */
-    IN_A_ROW = 1000, /* runs of a timer that always has more to do, before the others get a turn */
+    LOOK_MS = 1000, /* how often the connection is looked at */
+    LEAST_MS = 10,  /* no timer spins */
+    TURN_MS = 500,  /* of a timer that always has more to do, before the others get a turn */
 };
 
 struct timers {
@@ -87,6 +87,16 @@ static int64_t period(const struct timers *self, const struct ab_timer *timer)
     return ms < LEAST_MS ? LEAST_MS : ms;
 }
 
+/* Again and again while it has more to do, but not longer than a turn: then it is due at once. */
+static int64_t run_one(struct timers *self, const struct ab_timer *timer)
+{
+    int64_t until = ab_now_ms() + TURN_MS;
+    bool more = true;
+    while (more && ab_now_ms() < until && !stopping(self))
+        more = tick(self, timer);
+    return more ? ab_now_ms() : ab_now_ms() + period(self, timer);
+}
+
 /* Those that are due; when the next one is. */
 static int64_t run_due(struct timers *self)
 {
@@ -95,11 +105,8 @@ static int64_t run_due(struct timers *self)
         return next;
     for (size_t i = 0; i < self->n; i++) {
         const struct ab_timer *timer = &self->worker->service->timers[i];
-        if (self->next_ms[i] <= ab_now_ms()) {
-            for (int runs = 0; runs < IN_A_ROW && !stopping(self) && tick(self, timer); runs++)
-                ;
-            self->next_ms[i] = ab_now_ms() + period(self, timer);
-        }
+        if (self->next_ms[i] <= ab_now_ms())
+            self->next_ms[i] = run_one(self, timer);
         next = self->next_ms[i] < next ? self->next_ms[i] : next;
     }
     return next;

@@ -8,6 +8,7 @@
 #include "conn.h"
 #include "multipart.h"
 #include "page.h"
+#include "piece.h"
 #include "pool.h"
 #include "reply.h"
 #include "schema/pack.h"
@@ -36,7 +37,6 @@ void http_reset(struct conn *c)
     if (x->pooled)
         pool_cancel(x->pooled);
     free(x->key);
-    free(x->trace);
     free(x->host);
     free(x->packed);
     *x = (struct exchange){0};
@@ -117,8 +117,8 @@ static void take_headers(struct conn *c)
         else
             x->key = copy_field(c, AB_H_IDEMPOTENCY_KEY);
     }
-    if (trace.n > 0 && trace.n <= 128 && visible(bytes_of(c) + trace.at, trace.n))
-        x->trace = copy_field(c, AB_H_TRACEPARENT);
+    if (!ab_trace_read(bytes_of(c) + trace.at, trace.n, x->trace))
+        ab_trace_of(x->uuid, x->trace);
     /* It tells browsers where to come back to. */
     if (x->match.route && strcmp(x->match.route->service, "auth") == 0 && host.n > 0
         && host.n <= HOST_MAX && visible(bytes_of(c) + host.at, host.n))
@@ -275,6 +275,27 @@ static void fill_parts(struct conn *c, struct parse *p)
         take_multipart(c, p);
 }
 
+static void submit_parsed(struct conn *c, struct parse *p)
+{
+    struct exchange *x = &c->x;
+    bool pieces = piece_may(p->route);
+
+    if (pieces || p->route->reply_form == AB_REPLY_PAGE) {
+        x->packed = malloc(p->packed.len);
+        x->packed_len = x->packed ? p->packed.len : 0;
+        if (x->packed)
+            memcpy(x->packed, p->packed.data, p->packed.len);
+    }
+    struct ab_buf body = {0};
+    if (!pieces || piece_pack(x, "\0", 1, &body) < 0) { /* a 0: from the beginning */
+        ab_buf_free(&body);
+        body = p->packed;
+        p->packed = (struct ab_buf){0};
+    }
+    size_t len = body.len;
+    http_submit(c, ab_buf_take(&body), len);
+}
+
 /* Parsed: the contract's order is broken JSON, 401, 403, what does not match, then the service. */
 static void finish_parse(struct conn *c, struct parse *p)
 {
@@ -289,14 +310,7 @@ static void finish_parse(struct conn *c, struct parse *p)
     } else if (p->packed.failed || !p->packed.data) {
         reply_text(c, 500, "the request could not be packed", NULL);
     } else {
-        if (p->route->reply_form == AB_REPLY_PAGE) {
-            x->packed = malloc(p->packed.len);
-            x->packed_len = x->packed ? p->packed.len : 0;
-            if (x->packed)
-                memcpy(x->packed, p->packed.data, p->packed.len);
-        }
-        size_t len = p->packed.len;
-        http_submit(c, ab_buf_take(&p->packed), len);
+        submit_parsed(c, p);
     }
 }
 
@@ -433,8 +447,10 @@ static void answer_error(struct conn *c, int status, const void *body, size_t le
      */
     enum ab_level level = err.code == AB_EBUSY ? AB_DEBUG : AB_WARN;
     if (err.code >= 500)
-        ab_log(level, "http.failed", AB_KV("req", c->x.id), AB_KV("status", err.code),
-               AB_KV("verb", c->x.match.route->verb), AB_KV("text", (const char *)err.text));
+        ab_log(level, "http.failed", AB_KV("req", c->x.id), AB_KV("trace", c->x.trace),
+               AB_KV("status", err.code), AB_KV("verb", c->x.match.route->verb),
+               AB_KV("text", (const char *)err.text));
+    piece_explain(&c->x, &err);
     reply_error(c, &err, NULL);
 }
 
@@ -446,7 +462,9 @@ static void answer(struct conn *c, int status, const void *body, size_t len)
         status -= AB_BUS_REPLAYED;
         c->x.replayed = true;
     }
-    if (status < 200 || status > 399) {
+    if (status == AB_BUS_MORE && piece_may(route)) {
+        piece_next(c, body, len);
+    } else if (status < 200 || status > 399) {
         answer_error(c, status, body, len);
     } else if (status == 204 || route->reply_form == AB_REPLY_NONE) {
         reply_empty(c, 204, NULL);
@@ -481,6 +499,8 @@ void http_submit(struct conn *c, void *body, size_t len)
     struct exchange *x = &c->x;
     const struct ab_route *route = x->match.route;
     uint8_t uuid[16];
+    char trace[AB_TRACE_TEXT];
+    ab_trace_write(x->trace, x->uuid, trace);
     struct ab_bus_request request = {
         .service = route->service,
         .verb = route->verb,
@@ -489,7 +509,7 @@ void http_submit(struct conn *c, void *body, size_t len)
         .scopes = x->token.scopes,
         .token_site = x->token.site,
         .key = x->key,
-        .trace = x->trace,
+        .trace = trace,
         .peer = c->peer,
         .host = x->host,
         .deadline_ms = x->deadline_ms,

@@ -3,6 +3,7 @@
 #define HTTP_H
 
 #include "base/rand.h"
+#include "base/trace.h"
 #include "crypt/crypt.h"
 #include "http/head.h"
 #include "route.h"
@@ -21,14 +22,15 @@ struct exchange {
     struct route_match match;
     bool has_token;
     struct ab_token token;
-    char *key; /* Idempotency-Key, malloc'ed; NULL none */
-    char *trace;
-    char *host; /* for the auth service; NULL */
+    char *key;               /* Idempotency-Key, malloc'ed; NULL none */
+    char trace[AB_TRACE_ID]; /* of the client's traceparent; else the request's own number */
+    char *host;              /* for the auth service; NULL */
     uint8_t uuid[16];
     char id[AB_UUID_TEXT];
     uint64_t bus; /* number of the bus request that is waited for; 0 none */
-    char *packed; /* of list verbs: sent again with `next` for each further page */
+    char *packed; /* of lists and of what is done in pieces: sent again with `next` */
     size_t packed_len;
+    unsigned pieces; /* done so far */
     int64_t start_us, deadline_ms;
     bool close, head_only, chunked;
     bool replayed;

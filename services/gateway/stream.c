@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "conn.h"
+#include "piece.h"
 #include "reply.h"
 #include "schema/pack.h"
 #include <stdio.h>
@@ -62,7 +63,8 @@ int render_value(struct ab_buf *out, const void *bytes, size_t len)
 
 static void bad_reply(struct conn *c)
 {
-    ab_log(AB_ERROR, "bus.bad_reply", AB_KV("req", c->x.id), AB_KV("verb", c->x.match.route->verb));
+    ab_log(AB_ERROR, "bus.bad_reply", AB_KV("req", c->x.id), AB_KV("trace", c->x.trace),
+           AB_KV("verb", c->x.match.route->verb));
     reply_text(c, 502, "the service gave an answer that makes no sense", NULL);
 }
 
@@ -251,18 +253,8 @@ static int ask_next(struct conn *c)
     struct stream *s = c->stream;
     struct exchange *x = &c->x;
     struct ab_buf body = {0};
-    uint32_t members;
 
-    if (!x->packed)
-        return -1;
-    struct ab_cursor at = ab_cursor(x->packed, x->packed_len);
-    if (ab_cursor_map(&at, &members) < 0)
-        return -1;
-    ab_pack_map(&body, members + 1);
-    ab_buf_add(&body, at.at, (size_t)(at.end - at.at));
-    ab_pack_str(&body, "next");
-    ab_buf_add(&body, s->next, s->next_len);
-    if (body.failed) {
+    if (piece_pack(x, s->next, s->next_len, &body) < 0) {
         ab_buf_free(&body);
         return -1;
     }
@@ -283,7 +275,8 @@ void stream_page(struct conn *c, int status, const void *body, size_t len)
     s->pulling = false;
     if (status < 200 || status > 299 || read_page(body, len, false, &page) < 0
         || load_page(s, body, &page) < 0) {
-        ab_log(AB_WARN, "stream.broken", AB_KV("req", c->x.id), AB_KV("status", status));
+        ab_log(AB_WARN, "stream.broken", AB_KV("req", c->x.id), AB_KV("trace", c->x.trace),
+               AB_KV("status", status));
         conn_kill(c); /* no last chunk: the client sees that the list is not whole */
         return;
     }
@@ -390,7 +383,7 @@ void stream_more(struct conn *c)
     c->until_ms = ab_now_ms() + STALL_MS;
     at = s->paged ? fill_paged(s, at, end) : fill_whole(s, at, end);
     if (!at) {
-        ab_log(AB_ERROR, "bus.bad_reply", AB_KV("req", c->x.id),
+        ab_log(AB_ERROR, "bus.bad_reply", AB_KV("req", c->x.id), AB_KV("trace", c->x.trace),
                AB_KV("verb", c->x.match.route->verb));
         conn_kill(c);
         return;

@@ -106,29 +106,54 @@ int app_update(struct ab_call *call, struct ab_error *err)
     return 0;
 }
 
-int app_delete_jobs(struct ab_call *call, int64_t app_id, struct ab_error *err)
+enum {
+    APP,
+    LAST
+}; /* of piece->v: the last job of this app that was deleted */
+
+int app_delete_jobs(struct ab_call *call, int64_t app_id, struct ab_piece *piece,
+                    struct ab_error *err)
 {
+    if (piece->v[APP] != app_id)
+        piece->v[LAST] = 0;
+    piece->v[APP] = app_id;
     ab_bind_int(call, "app_id", app_id);
     for (;;) {
         if (check_time(call, err) < 0)
             return -1;
+        ab_bind_int(call, "after", piece->v[LAST]);
         PGresult *r = ab_run(call, &SQL_app_jobs_delete, err);
         if (!r)
             return -1;
-        if (ab_col_int(r, 0, ab_col(r, "deleted")) == 0)
+        if (ab_col_int(r, 0, ab_col(r, "deleted")) > 0)
+            piece->v[LAST] = ab_col_int(r, 0, ab_col(r, "last"));
+        else if (piece->v[LAST] == 0)
+            return 1;
+        else /* once more from the beginning: ids are drawn before the app is locked */
+            piece->v[LAST] = 0;
+        if (piece->v[LAST] > 0 && ab_piece_full(piece))
             return 0;
     }
 }
 
 int app_delete(struct ab_call *call, struct ab_error *err)
 {
+    struct ab_piece piece;
+
+    if (ab_piece_open(&piece, call, err) < 0)
+        return -1;
     bind_app(call, call->req->id);
     PGresult *locked = ab_run(call, &SQL_app_lock, err);
     if (!locked)
         return -1;
     if (PQntuples(locked) == 0)
         return ab_not_found(call, err);
-    if (app_delete_jobs(call, call->req->id, err) < 0 || !ab_run(call, &SQL_app_delete, err))
+    int gone = app_delete_jobs(call, call->req->id, &piece, err);
+    if (gone < 0)
+        return -1;
+    if (!gone)
+        return ab_piece_more(&piece, call);
+    if (!ab_run(call, &SQL_app_delete, err))
         return -1;
     notice_id(call, "delete", "app", call->req->id);
     return 0;

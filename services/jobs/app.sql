@@ -65,10 +65,11 @@ FROM   (SELECT site_id, state, sum(jobs)::bigint AS jobs, sum(nodes)::bigint AS 
 LATERAL (VALUES (c.site_id, -1), (:site_id, 1)) AS side (site_id, sign);
 
 -- name: app_jobs_delete
--- As job_delete, but of a whole app: held ones too, none skipped. A piece at a time, until it deletes none.
+-- As job_delete, but of a whole app: held ones too, none skipped. A thousand at a time, until it deletes none. :after
+-- keeps it from walking over what was deleted just before.
 WITH doomed AS MATERIALIZED (
     SELECT j.id, j.site_id, j.app_id, j.state, j.num_nodes * 1000000::bigint / j.node_packing_count AS nodes
-    FROM   (SELECT id FROM job_specs WHERE app_id = :app_id AND owner_id = :owner_id ORDER BY id LIMIT 1000) AS s
+    FROM   (SELECT id FROM job_specs WHERE app_id = :app_id AND owner_id = :owner_id AND id > :after ORDER BY id LIMIT 1000) AS s
     JOIN   jobs j ON j.id = s.id
     ORDER  BY j.id
     FOR    UPDATE OF j
@@ -91,7 +92,7 @@ WITH doomed AS MATERIALIZED (
            SELECT d.site_id, d.app_id, l.to_state, 0, 0, 1 FROM log l JOIN doomed d ON d.id = l.job_id) AS d
     GROUP  BY site_id, app_id, state
 )
-SELECT count(*) AS deleted FROM doomed;
+SELECT count(*) AS deleted, max(id) AS last FROM doomed;
 
 -- name: app_delete
 DELETE FROM apps WHERE id = :app_id AND owner_id = :owner_id;

@@ -10,11 +10,8 @@
 #include "lifecycle/lifecycle.h"
 #include "match.h"
 #include "notice.h"
+#include "walk.h"
 #include <string.h>
-
-enum {
-    BATCH = 5000
-};
 
 struct done {
     int64_t cancelled, requested;
@@ -116,27 +113,43 @@ int job_cancel(struct ab_call *call, struct ab_error *err)
     return 0;
 }
 
+/* A part of the matches. */
+static int cancel_part(struct ab_call *call, const struct ab_ids *found, void *arg,
+                       struct ab_error *err)
+{
+    struct ab_ids still;
+
+    ab_bind_ids(call, "ids", found->v, found->n);
+    PGresult *locked = ab_run(call, &SQL_cancel_lock, err);
+    if (!locked || match_again(call, found, &still, err) < 0)
+        return -1;
+    return cancel_locked(call, locked, &still, arg, err);
+}
+
+/* The sums of the pieces before this one. */
+enum {
+    CANCELLED = 2,
+    REQUESTED
+};
+
 int job_cancel_where(struct ab_call *call, struct ab_error *err)
 {
-    struct done done = {0};
-    struct ab_ids found, still;
-    int64_t last = 0;
+    struct ab_piece piece;
+    struct done done;
 
     if (!match_has_filter(call))
         return ab_fail(err, AB_ESCHEMA,
                        "without a filter this would cancel all your jobs; say which ones");
-    do {
-        if (check_time(call, err) < 0 || match_ids(call, "", last, BATCH, &found, err) < 0)
-            return -1;
-        if (found.n == 0)
-            break;
-        ab_bind_ids(call, "ids", found.v, found.n);
-        PGresult *locked = ab_run(call, &SQL_cancel_lock, err);
-        if (!locked || match_again(call, &found, &still, err) < 0
-            || cancel_locked(call, locked, &still, &done, err) < 0)
-            return -1;
-        last = found.v[found.n - 1];
-    } while (found.n == BATCH);
+    if (ab_piece_open(&piece, call, err) < 0)
+        return -1;
+    done = (struct done){piece.v[CANCELLED], piece.v[REQUESTED]};
+    int ended = walk_matches(call, &piece, "", cancel_part, &done, err);
+    if (ended < 0)
+        return -1;
+    piece.v[CANCELLED] = done.cancelled;
+    piece.v[REQUESTED] = done.requested;
+    if (!ended)
+        return ab_piece_more(&piece, call);
     reply(call, &done);
     return 0;
 }

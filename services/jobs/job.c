@@ -11,13 +11,13 @@
 #include "lifecycle/lifecycle.h"
 #include "match.h"
 #include "notice.h"
+#include "walk.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
 enum {
     AT_MOST = 5000,
-    DELETE_BATCH = 1000,
 };
 
 /* ---- reading */
@@ -264,7 +264,7 @@ int job_delete(struct ab_call *call, struct ab_error *err)
     return 0;
 }
 
-/* What is gone so far; the ids are for the notice, which names some. */
+/* What is gone in this piece; the ids are for the notice, which names some. */
 struct gone {
     struct ab_ids ids;
     int64_t n;
@@ -282,9 +282,10 @@ static void add_gone(struct ab_call *call, struct gone *gone, const struct ab_id
     gone->ids = (struct ab_ids){ids, gone->ids.n + deleted->n};
 }
 
-static int delete_batch(struct ab_call *call, const struct ab_ids *found, struct gone *gone,
-                        struct ab_error *err)
+static int delete_part(struct ab_call *call, const struct ab_ids *found, void *arg,
+                       struct ab_error *err)
 {
+    struct gone *gone = arg;
     struct ab_ids locked, still, deleted = {0};
 
     ab_bind_ids(call, "ids", found->v, found->n);
@@ -307,20 +308,14 @@ static int delete_batch(struct ab_call *call, const struct ab_ids *found, struct
 
 int job_delete_where(struct ab_call *call, struct ab_error *err)
 {
-    struct ab_ids found;
+    struct ab_piece piece;
     struct gone gone = {0};
-    int64_t last = 0;
 
-    do {
-        if (check_time(call, err) < 0
-            || match_ids(call, "AND j.session_id IS NULL", last, DELETE_BATCH, &found, err) < 0)
-            return -1;
-        if (found.n == 0)
-            break;
-        if (delete_batch(call, &found, &gone, err) < 0)
-            return -1;
-        last = found.v[found.n - 1];
-    } while (found.n == DELETE_BATCH);
+    if (ab_piece_open(&piece, call, err) < 0)
+        return -1;
+    int done = walk_matches(call, &piece, "AND j.session_id IS NULL", delete_part, &gone, err);
+    if (done < 0)
+        return -1;
     notice_many(call, "bulk-delete", gone.ids.v, gone.ids.n, gone.n);
-    return 0;
+    return done ? 0 : ab_piece_more(&piece, call);
 }

@@ -66,6 +66,9 @@ FROM  (SELECT j.id
        ORDER  BY j.id
        FOR    NO KEY UPDATE OF j) AS l;
 
+-- name: job_newest
+SELECT coalesce(max(id), 0) AS id FROM job_specs WHERE owner_id = :owner_id;
+
 -- name: delete_lock
 -- DELETE /jobs/?filters: the same, but what is held or just being changed is left alone.
 SELECT id

@@ -89,20 +89,28 @@ int site_update(struct ab_call *call, struct ab_error *err)
  */
 int site_delete(struct ab_call *call, struct ab_error *err)
 {
+    struct ab_piece piece;
+
+    if (ab_piece_open(&piece, call, err) < 0)
+        return -1;
     bind_site(call, call->req->id);
     PGresult *locked = ab_run(call, &SQL_site_lock, err);
     if (!locked)
         return -1;
     if (PQntuples(locked) == 0)
         return ab_not_found(call, err);
-    if (!ab_run(call, &SQL_site_sessions_delete, err))
+    if (!ab_run(call, &SQL_site_sessions_lock, err))
         return -1;
     PGresult *apps = ab_run(call, &SQL_site_apps_lock, err);
     if (!apps)
         return -1;
-    for (int i = 0; i < PQntuples(apps); i++)
-        if (app_delete_jobs(call, ab_col_int(apps, i, 0), err) < 0)
+    for (int i = 0; i < PQntuples(apps); i++) {
+        int gone = app_delete_jobs(call, ab_col_int(apps, i, 0), &piece, err);
+        if (gone < 0)
             return -1;
+        if (!gone)
+            return ab_piece_more(&piece, call);
+    }
     if (!ab_run(call, &SQL_site_delete, err))
         return -1;
     notice_id(call, "delete", "site", call->req->id);

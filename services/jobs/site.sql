@@ -39,9 +39,9 @@ FROM   sites
 WHERE  id = :site_id AND owner_id = :owner_id AND (:token_site::bigint = 0 OR id = :token_site)
 FOR    UPDATE;
 
--- name: site_sessions_delete
--- Before the jobs: the order of locks is sessions, jobs, items.
-DELETE FROM sessions WHERE site_id = :site_id;
+-- name: site_sessions_lock
+-- Before the jobs: the order of locks is sessions, jobs, items. They go with the site, when no job is theirs any more.
+SELECT id FROM sessions WHERE site_id = :site_id ORDER BY id FOR UPDATE;
 
 -- name: site_apps_lock
 SELECT id FROM apps WHERE site_id = :site_id ORDER BY id FOR UPDATE;

@@ -20,7 +20,7 @@
 -- name: lease_touch
 -- No row: expired or not yours. The row lock keeps the sweeper away until COMMIT.
 UPDATE sessions SET heartbeat = now()
-WHERE  id = :session_id AND owner_id = :owner_id
+WHERE  id = :session_id AND owner_id = :owner_id AND ended IS NULL
 RETURNING site_id, batch_job_id, heartbeat;
 
 -- name: lease_small_first

@@ -36,10 +36,12 @@ int session_create(struct ab_call *call, struct ab_error *err)
 
 int session_list(struct ab_call *call, struct ab_error *err)
 {
-    const char *from = "sessions s";
+    const char *from = "(SELECT * FROM sessions WHERE ended IS NULL) AS s";
     if (call->token_site)
-        from = ab_printf(call->arena, "(SELECT * FROM sessions WHERE site_id = %" PRId64 ") AS s",
-                         call->token_site);
+        from =
+            ab_printf(call->arena,
+                      "(SELECT * FROM sessions WHERE site_id = %" PRId64 " AND ended IS NULL) AS s",
+                      call->token_site);
     const struct ab_list_spec spec = {
         .out = &ab_schema_session,
         .query = call->req->route->query,
@@ -107,16 +109,26 @@ int session_heartbeat(struct ab_call *call, struct ab_error *err)
 /* RUNNING jobs become RUN_TIMEOUT, the others are only given back. */
 int session_delete(struct ab_call *call, struct ab_error *err)
 {
-    int64_t id = call->req->id, freed, timed_out;
+    int64_t id = call->req->id;
+    struct ab_session_end end = {0};
+    struct ab_piece piece;
 
+    if (ab_piece_open(&piece, call, err) < 0)
+        return -1;
+    end.at_most = piece.may ? AB_SESSION_PIECE : 0;
     ab_bind_int(call, "session_id", id);
+    ab_bind_bool(call, "going", !piece.first);
     PGresult *locked = ab_run(call, &SQL_session_lock, err);
     if (!locked)
         return -1;
+    if (PQntuples(locked) == 0 && !piece.first)
+        return 0; /* the sweeper had the rest of it */
     if (PQntuples(locked) == 0 || !ab_site_allowed(call, ab_col_int(locked, 0, 1)))
         return ab_not_found(call, err);
-    if (ab_session_end(call, &id, 1, &freed, &timed_out, err) < 0)
+    if (ab_session_end(call, &id, 1, &end, err) < 0)
         return -1;
+    if (end.more)
+        return ab_piece_more(&piece, call);
 
     AB_AUTO(ab_buf_free) struct ab_buf data = {0};
     ab_pack_map(&data, 1);

@@ -16,7 +16,7 @@ RETURNING id, site_id, batch_job_id, heartbeat;
 -- No row: expired or not yours. clock_timestamp, so that a tick is later than all before it.
 UPDATE sessions
 SET    heartbeat = greatest(clock_timestamp(), heartbeat + interval '1 microsecond')
-WHERE  id = :session_id AND owner_id = :owner_id
+WHERE  id = :session_id AND owner_id = :owner_id AND ended IS NULL
 RETURNING site_id;
 
 -- name: session_cancelled

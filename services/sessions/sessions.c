@@ -26,7 +26,8 @@ static const struct ab_timer timers[] = {
     {.name = "sweep", .run = sweep_sessions, .every = "sweep_period", .one_replica = true},
     {.name = "waiting", .run = sweep_waiting, .every = "wake_period", .one_replica = true},
     {.name = "requests", .run = sweep_requests, .every = "house_period", .one_replica = true},
-    {.name = "partitions", .run = sweep_partitions, .every = "house_period", .one_replica = true},
+    {.name = "room", .run = sweep_room, .every = "house_period", .one_replica = true},
+    {.name = "events", .run = sweep_events, .every = "house_period", .one_replica = true},
     {0},
 };
 
@@ -36,8 +37,9 @@ static const struct ab_setting settings[] = {
     {"wake_period", AB_CONF_DURATION, "1s",
      "how often jobs are looked for whose next attempt is due"},
     {"house_period", AB_CONF_DURATION, "1m",
-     "how often old request ids are dropped and event partitions made"},
+     "how often old request ids and events are dropped and event partitions made"},
     {"request_keep", AB_CONF_DURATION, "24h", "how long a repeated request is recognised"},
+    {"event_keep", AB_CONF_DURATION, "0", "how long events are kept, an hour at least; 0 for ever"},
     {0},
 };
 

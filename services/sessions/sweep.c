@@ -2,13 +2,14 @@
  *
  * Sessions without a heartbeat and sessions of finished batch jobs are ended: what they hold is
  * given back. Small batches, each in a transaction of its own: one huge statement would hold its
- * locks for seconds. Silence counts only from when heartbeats could come: after an hour without
+ * locks for seconds, and hold up the readers of events as long. Silence counts only from when heartbeats could come: after an hour without
  * services, gateways or database all sessions are old, and their launchers well.
  */
 #include "sweep.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "figures.h"
 #include "lifecycle/lifecycle.h"
 #include "sweep.sql.h"
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 enum {
     SESSIONS_A_BATCH = 20,
     REQUESTS_A_BATCH = 5000,
+    EVENTS_A_BATCH = 10000,
     JOBS_A_BATCH = 1000,
 };
 
@@ -67,20 +69,23 @@ static void add_owner(struct ab_call *call, int64_t owner, size_t room)
         owners->v[owners->n++] = owner;
 }
 
+/* A piece of them. 1: there is more. */
 static int end_batch(struct ab_call *call, const PGresult *stale, struct ab_error *err)
 {
-    int64_t ids[SESSIONS_A_BATCH], freed = 0, timed_out = 0;
+    int64_t ids[SESSIONS_A_BATCH];
+    struct ab_session_end end = {.at_most = AB_SESSION_PIECE};
     int n = PQntuples(stale), id = ab_col(stale, "id"), owner = ab_col(stale, "owner_id");
 
     for (int i = 0; i < n; i++) {
         ids[i] = ab_col_int(stale, i, id);
         add_owner(call, ab_col_int(stale, i, owner), SESSIONS_A_BATCH);
     }
-    if (ab_session_end(call, ids, (size_t)n, &freed, &timed_out, err) < 0)
+    if (ab_session_end(call, ids, (size_t)n, &end, err) < 0)
         return -1;
-    ab_log(AB_INFO, "session.swept", AB_KV("sessions", n), AB_KV("freed", freed),
-           AB_KV("timed_out", timed_out));
-    return 0;
+    figures_swept(end.ended, end.freed, end.timed_out);
+    ab_log(AB_INFO, "session.swept", AB_KV("sessions", end.ended), AB_KV("freed", end.freed),
+           AB_KV("timed_out", end.timed_out));
+    return end.more || n == SESSIONS_A_BATCH;
 }
 
 int sweep_sessions(struct ab_call *call, struct ab_error *err)
@@ -91,11 +96,7 @@ int sweep_sessions(struct ab_call *call, struct ab_error *err)
     PGresult *stale = ab_run(call, &SQL_session_stale, err);
     if (!stale)
         return -1;
-    if (PQntuples(stale) == 0)
-        return 0;
-    if (end_batch(call, stale, err) < 0)
-        return -1;
-    return PQntuples(stale) == SESSIONS_A_BATCH;
+    return PQntuples(stale) == 0 ? 0 : end_batch(call, stale, err);
 }
 
 /* Jobs that waited for their next attempt are put into the queues. */
@@ -115,12 +116,39 @@ int sweep_requests(struct ab_call *call, struct ab_error *err)
     return strtol(PQcmdTuples(r), NULL, 10) == REQUESTS_A_BATCH;
 }
 
-int sweep_partitions(struct ab_call *call, struct ab_error *err)
+int sweep_room(struct ab_call *call, struct ab_error *err)
 {
-    PGresult *made = ab_run(call, &SQL_event_partition, err);
+    PGresult *made = ab_run(call, &SQL_event_room, err);
     if (!made)
         return -1;
-    if (PQntuples(made) > 0)
-        ab_log(AB_INFO, "event.partition_made", AB_KV("nth", ab_col_int(made, 0, 0)));
+    if (ab_col_int(made, 0, 0) > 0)
+        ab_log(AB_INFO, "event.room_made", AB_KV("partitions", ab_col_int(made, 0, 0)));
     return 0;
+}
+
+static int drop_partition(struct ab_call *call, struct ab_error *err)
+{
+    PGresult *dropped = ab_run(call, &SQL_event_drop, err);
+    if (!dropped)
+        return -1;
+    if (ab_col_null(dropped, 0, 0))
+        return 0;
+    ab_log(AB_INFO, "event.partition_dropped", AB_KV("nth", ab_col_int(dropped, 0, 0)));
+    return 1;
+}
+
+int sweep_events(struct ab_call *call, struct ab_error *err)
+{
+    if (ab_conf_ms(call->conf, "event_keep") == 0)
+        return 0;
+    bind_ms(call, "keep", "event_keep");
+    ab_bind_int(call, "batch", EVENTS_A_BATCH);
+    PGresult *r = ab_run(call, &SQL_event_forget, err);
+    if (!r)
+        return -1;
+    if (ab_col_int(r, 0, ab_col(r, "gone")) > 0)
+        ab_log(AB_DEBUG, "event.forgotten", AB_KV("events", ab_col_int(r, 0, ab_col(r, "gone"))));
+    if (ab_col_bool(r, 0, ab_col(r, "more")))
+        return 1;
+    return drop_partition(call, err);
 }

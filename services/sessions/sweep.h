@@ -16,6 +16,7 @@ bool sweep_watch(struct sweep_watch *self, int64_t now_ms, bool reachable, int64
 int sweep_sessions(struct ab_call *call, struct ab_error *err);
 int sweep_waiting(struct ab_call *call, struct ab_error *err);
 int sweep_requests(struct ab_call *call, struct ab_error *err);
-int sweep_partitions(struct ab_call *call, struct ab_error *err);
+int sweep_room(struct ab_call *call, struct ab_error *err);
+int sweep_events(struct ab_call *call, struct ab_error *err);
 
 #endif

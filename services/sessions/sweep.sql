@@ -8,23 +8,31 @@
 SELECT s.id, s.owner_id
 FROM   sessions s
 WHERE  :by_age::boolean AND s.heartbeat <= now() - :ttl::interval
+   OR  s.ended IS NOT NULL
    OR  EXISTS (SELECT FROM batch_jobs b WHERE b.id = s.batch_job_id AND b.state = 'finished')
 ORDER  BY s.id
 LIMIT  :batch
 FOR UPDATE OF s SKIP LOCKED;
 
 -- name: session_lock
--- DELETE /sessions/{id}, first statement.
-SELECT id, site_id FROM sessions WHERE id = :session_id AND owner_id = :owner_id FOR UPDATE;
+-- DELETE /sessions/{id}, first statement. going: a piece of it was done before.
+SELECT id, site_id FROM sessions
+WHERE  id = :session_id AND owner_id = :owner_id AND (ended IS NULL OR :going::boolean)
+FOR    UPDATE;
 
 -- name: request_expire
 -- Housekeeping, in pieces, by the one sweeper.
 DELETE FROM requests
-WHERE  ctid = ANY (ARRAY(SELECT ctid FROM requests WHERE created < now() - :keep::interval LIMIT :batch));
+WHERE  ctid = ANY (ARRAY(SELECT ctid FROM requests WHERE created < now() - :keep::interval ORDER BY created LIMIT :batch));
 
--- name: event_partition
--- Half of the newest partition in use is taken: make the next one. No row on nearly every tick.
-SELECT n + 1 AS made, make_event_partition(n + 1)
-FROM   (SELECT (last >> 24)::int AS n, last >> 23 AS half
-        FROM (SELECT coalesce(pg_sequence_last_value('event_ids'), 1) AS last) AS seq) AS used
-WHERE  half % 2 = 1 AND to_regclass(format('events_%s', n + 1)) IS NULL;
+-- name: event_room
+-- Partitions of events are made before they are needed, and the hours are marked.
+SELECT event_room() AS made;
+
+-- name: event_forget
+-- A piece of the events that are older than event_keep.
+SELECT gone, more FROM event_forget(:keep::interval, :batch);
+
+-- name: event_drop
+-- Then the partition that has become empty.
+SELECT event_drop() AS nth;

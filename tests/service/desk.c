@@ -2,6 +2,7 @@
 #include "desk.h"
 
 #include "base/cleanup.h"
+#include "bus/client.h"
 #include "service/service.h"
 #include "svc_jobs/jobs.h"
 #include "svc_sessions/sessions.h"
@@ -153,6 +154,54 @@ static void keep_answer(const void *bytes, size_t len)
         fail_msg("an answer that is no JSON: %s", text);
 }
 
+static int n_pieces, most_pieces;
+
+int pieces(void)
+{
+    return n_pieces;
+}
+
+void give_up_behind(int n)
+{
+    most_pieces = n;
+}
+
+/* The request with a member more, as the gateway makes it. */
+static void pack_next(const struct ab_buf *packed, const void *next, size_t len, struct ab_buf *out)
+{
+    struct ab_cursor at = ab_cursor(packed->data, packed->len);
+    uint32_t members;
+
+    assert_int_equal(ab_cursor_map(&at, &members), 0);
+    ab_buf_clear(out);
+    ab_pack_map(out, members + 1);
+    ab_buf_add(out, at.at, (size_t)(at.end - at.at));
+    ab_pack_str(out, "next");
+    ab_buf_add(out, next, len);
+}
+
+static int call_in_pieces(struct desk *desk, const struct ab_caller *caller, const char *verb,
+                          const struct ab_buf *packed, struct ab_buf *reply)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf body = {0};
+    struct ab_caller this = *caller;
+    char key[300];
+    int status;
+
+    pack_next(packed, "\0", 1, &body);
+    for (n_pieces = 1;; n_pieces++) {
+        status = ab_service_call_as(desk->service, desk->db, desk->conf, &this, verb, body.data,
+                                    body.len, reply);
+        if (status != AB_BUS_MORE || n_pieces == most_pieces)
+            return status;
+        pack_next(packed, reply->data, reply->len, &body);
+        if (!caller->key)
+            continue;
+        snprintf(key, sizeof(key), "%s %d", caller->key, n_pieces);
+        this.key = key;
+    }
+}
+
 static int ask_text(const struct who *who, const char *method, const char *where, const char *body)
 {
     AB_AUTO(ab_buf_free) struct ab_buf packed = {0}, reply = {0};
@@ -182,8 +231,10 @@ static int ask_text(const struct who *who, const char *method, const char *where
         .scopes = who->token_site ? AB_SCOPE_SITE : AB_SCOPE_USER,
         .token_site = who->token_site,
     };
-    int status = ab_service_call_as(desk->service, desk->db, desk->conf, &caller, route->verb,
-                                    packed.data, packed.len, &reply);
+    n_pieces = 1;
+    int status = who->in_pieces ? call_in_pieces(desk, &caller, route->verb, &packed, &reply)
+                                : ab_service_call_as(desk->service, desk->db, desk->conf, &caller,
+                                                     route->verb, packed.data, packed.len, &reply);
     keep_answer(reply.data, reply.len);
     return status;
 }

@@ -35,7 +35,12 @@ struct who {
     int64_t user;
     int64_t token_site; /* a site's token */
     const char *key;    /* Idempotency-Key */
+    bool in_pieces;     /* goes on as a gateway does, until the last piece is done */
 };
+/* Pieces of the last request: 1 of one that was done at once. */
+int pieces(void);
+/* Gives up behind so many pieces (0: never); the status is then that of the piece. */
+void give_up_behind(int n);
 int ask(int64_t user, const char *method, const char *path, const char *body, ...)
     __attribute__((format(printf, 4, 5)));
 int ask_as(const struct who *who, const char *method, const char *path, const char *body, ...)

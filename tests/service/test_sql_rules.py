@@ -176,7 +176,7 @@ def ends(s):
     s.say("BEGIN; TRUNCATE got, last;")
     s.loop(s.call("session_stale", ttl="'5 min'", batch=100, by_age="true"), "INSERT INTO got VALUES (r.id);")
     s.want("the sweeper finds the stale one only", "SELECT string_agg(id::text, ' ') FROM got", "70")
-    s.loop(s.call("session_end", sessions="(SELECT array_agg(id) FROM got)"),
+    s.loop(s.call("session_end", sessions="(SELECT array_agg(id) FROM got)", batch="NULL"),
            "INSERT INTO last VALUES (r.freed, r.timed_out, r.owners);")
     s.say("COMMIT;")
     s.want("expiry: what was held, what ran, whose events",
@@ -248,12 +248,16 @@ def requests(s):
 
 def partitions(s):
     s.say("SELECT setval('event_ids', 5);")
-    s.loop(s.call("event_partition"), "NULL;")
+    s.loop(s.call("event_room"), "NULL;")
     s.want("no partition before it is needed", "SELECT to_regclass('events_2') IS NULL", "true")
-    s.say("SELECT setval('event_ids', (3::bigint << 23) + 1);")
-    s.loop(s.call("event_partition"), "NULL;")
-    s.want("the next partition when one is half full", "SELECT to_regclass('events_2') IS NOT NULL", "true")
-    s.loop(s.call("event_partition"), "RAISE 'made twice';")
+    s.say("SELECT setval('event_ids', 1::bigint << 24);")
+    s.loop(s.call("event_room"), "NULL;")
+    s.want("the next partition when one is begun", "SELECT to_regclass('events_2') IS NOT NULL", "true")
+    s.loop(s.call("event_room"), "IF r.made > 0 THEN RAISE 'made twice'; END IF;")
+    s.say("DROP TABLE events_2; SELECT setval('event_ids', 9::bigint << 24);")
+    s.loop(s.call("event_room"), "NULL;")
+    s.want("whatever was missed, the one in use and the next are there",
+           "SELECT to_regclass('events_9') IS NOT NULL AND to_regclass('events_10') IS NOT NULL", "true")
 
 
 def make_script():

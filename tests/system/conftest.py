@@ -5,7 +5,8 @@ from api import Tenant
 from centre import Centre, temporary_folder
 
 # Leases that end while a test waits, and sign-ins as many as the tests need.
-SETTINGS = {"session_ttl": "5s", "sweep_period": "200ms", "login_hold": "20ms", "login_limit": "1000", "login_limit_address": "100000"}
+SETTINGS = {"session_ttl": "5s", "sweep_period": "200ms", "login_hold": "20ms", "login_limit": "1000", "login_limit_address": "100000",
+            "piece_time": "1ms"}  # so that whatever can be done in pieces is
 
 
 @pytest.fixture(scope="session")

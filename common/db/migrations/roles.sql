@@ -40,13 +40,15 @@ GRANT SELECT ON users_public TO abies_jobs, abies_sessions, abies_transfers, abi
 GRANT SELECT, INSERT, UPDATE, DELETE ON sites, apps, jobs, job_specs, job_parents, batch_jobs, transfer_items TO abies_jobs;
 GRANT DELETE ON events, job_counts TO abies_jobs;                   -- a deleted job takes its events along; folding
 GRANT SELECT, UPDATE, DELETE ON sessions TO abies_jobs;             -- with a site or batch job go its sessions
+GRANT SELECT ON event_floors TO abies_jobs;
 GRANT USAGE ON SEQUENCE job_ids TO abies_jobs;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON sessions TO abies_sessions;
 GRANT SELECT ON sites, apps, batch_jobs, jobs, job_specs TO abies_sessions;
 GRANT UPDATE (session_id, batch_job_id, lease, last_update, state, cancel, not_before) ON jobs TO abies_sessions;
 GRANT DELETE ON requests TO abies_sessions;                         -- its sweeper also forgets old request ids
-GRANT EXECUTE ON FUNCTION make_event_partition(int) TO abies_sessions;   -- and makes the next event partition
+GRANT EXECUTE ON FUNCTION make_event_partition(int), event_room(), event_forget(interval, int), event_drop()
+    TO abies_sessions;                                              -- and makes room for events, and forgets old ones
 
 GRANT SELECT ON sites, jobs, job_specs, job_parents, transfer_items TO abies_transfers;
 GRANT UPDATE (state, task_id, transfer_info, failures, not_before) ON transfer_items TO abies_transfers;
@@ -60,5 +62,5 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON tokens, refresh_tokens, revoked_tokens, 
 GRANT SELECT, INSERT, UPDATE ON signing_keys TO abies_auth;
 GRANT SELECT (id, owner_id) ON sites TO abies_auth;                 -- whose site is a site token for?
 
-GRANT SELECT ON sites, apps, batch_jobs, sessions, jobs, job_specs, job_parents, transfer_items, events, job_counts TO abies_report;
+GRANT SELECT ON sites, apps, batch_jobs, sessions, jobs, job_specs, job_parents, transfer_items, events, event_low, job_counts TO abies_report;
 ALTER ROLE abies_report SET default_transaction_read_only = on;
