@@ -1,7 +1,9 @@
 /* cmd_job.c - job ls, rm, cancel, modify */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/str.h"
 #include "cli.h"
+#include "job_spec.h"
 #include "output.h"
 #include "pick.h"
 #include "remote.h"
@@ -326,38 +328,84 @@ int cmd_job_cancel(int argc, char **argv, struct ab_error *err)
     return 0;
 }
 
+struct wish {
+    const char *state, *priority;
+    struct retry_spec retry;
+};
+
+static void add_field(struct ab_buf *json, struct ab_buf *said, const char *name, const char *value,
+                      const char *text)
+{
+    ab_buf_printf(json, "%s\"%s\":%s", json->len ? "," : "{", name, value);
+    ab_buf_printf(said, "%s%s %s", said->len ? ", " : "", name, text);
+}
+
+/* The fields that were given, as JSON and in words. */
+static int wish_json(const struct wish *wish, struct ab_buf *out, struct ab_buf *said,
+                     struct ab_error *err)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf retry = {0};
+    AB_AUTO(ab_buf_free) struct ab_buf quoted = {0};
+    const char *state = NULL;
+    int64_t priority = 0;
+    if (wish->state && parse_name(&ab_enum_job_state, "state", wish->state, &state, err) < 0)
+        return -1;
+    if (wish->priority
+        && ab_parse_i64(wish->priority, strlen(wish->priority), -1000, 1000, &priority) < 0)
+        return ab_fail(err, AB_EINVAL, "--priority takes a number from -1000 to 1000, not `%.40s`",
+                       wish->priority);
+    int has_retry = retry_spec_json(&wish->retry, &retry, err);
+    if (has_retry < 0)
+        return -1;
+    if (state) {
+        ab_buf_json_str(&quoted, state, strlen(state));
+        add_field(out, said, "state", quoted.data, state);
+    }
+    if (wish->priority)
+        add_field(out, said, "priority", wish->priority, wish->priority);
+    if (has_retry)
+        add_field(out, said, "retry", retry.data, retry.data);
+    ab_buf_char(out, '}');
+    return said->len > 0 ? 0
+                         : ab_fail(err, AB_EINVAL,
+                                   "what shall change? Give --state, --priority or --max-attempts");
+}
+
 int cmd_job_modify(int argc, char **argv, struct ab_error *err)
 {
     AB_AUTO(remote_close) struct remote r = {0};
     AB_AUTO(ab_buf_free) struct ab_buf path = {0};
     AB_AUTO(ab_buf_free) struct ab_buf body = {0};
     struct change o = {0};
-    const char *state = NULL, *name;
+    AB_AUTO(ab_buf_free) struct ab_buf said = {0};
+    struct wish wish = {0};
     int64_t n;
     const struct ab_opt options[] = {
         PICK_OPTIONS(o.pick),
         PICK_MORE(o.pick),
-        AB_OPT_TEXT('s', "state", &state, "STATE", "the state that they get"),
+        AB_OPT_TEXT('s', "state", &wish.state, "STATE", "the state that they get"),
+        AB_OPT_TEXT(0, "priority", &wish.priority, "N",
+                    "from -1000 to 1000: higher ones run first"),
+        RETRY_OPTIONS(wish.retry),
         AB_OPT_FLAG('y', "yes", &o.yes, "do not ask"),
         AB_OPT_FLAG('j', "json", &o.json, "print JSON"),
         {0},
     };
-    int rc = ab_opt_parse("abies job modify", "[ID...] --state STATE [OPTIONS]",
-                          "Set the state of jobs.\n\n  abies job modify --id 12 --state "
-                          "RESTART_READY     run it again",
-                          options, &argc, &argv, err);
+    int rc =
+        ab_opt_parse("abies job modify", "[ID...] [OPTIONS]",
+                     "Set the state, the priority, or what follows a failure, of jobs.\n\n  "
+                     "abies job modify --id 12 --state RESTART_READY     run it again\n  abies "
+                     "job modify --tag workflow=a --priority 10      before the others",
+                     options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
-    if (!state)
-        return ab_fail(err, AB_EINVAL, "which state? Give --state");
+    if (wish_json(&wish, &body, &said, err) < 0)
+        return -1;
     if (!pick_is_some(&o.pick, argc))
         return ab_fail(err, AB_EINVAL, "which jobs? Give ids or --tag");
-    if (parse_name(&ab_enum_job_state, "state", state, &name, err) < 0 || remote_open(&r, err) < 0
-        || pick_query(&r, &o.pick, argc, argv, &path, err) < 0
-        || count_and_ask(&r, &o, &path, ab_printf(r.arena, "Set state %s of", name), &n, err) < 0)
-        return -1;
-    ab_buf_printf(&body, "{\"state\":\"%s\"}", name);
-    if (remote_call(&r, "PUT", path.data, &body, NULL, err) < 0)
+    if (remote_open(&r, err) < 0 || pick_query(&r, &o.pick, argc, argv, &path, err) < 0
+        || count_and_ask(&r, &o, &path, ab_printf(r.arena, "Set %s of", said.data), &n, err) < 0
+        || remote_call(&r, "PUT", path.data, &body, NULL, err) < 0)
         return -1;
     if (o.json)
         printf("{\"modified\":%" PRId64 "}\n", n);

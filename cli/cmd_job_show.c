@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct column fields[] = {
+const struct column job_fields[] = {
     {"id", "id", false, false},
     {"app", "app_id", false, false},
     {"state", "state", false, false},
@@ -18,6 +18,7 @@ static const struct column fields[] = {
     {"tags", "tags", false, false},
     {"parameters", "parameters", false, false},
     {"parents", "parent_ids", false, false},
+    {"files", "transfers", false, false},
     {"nodes", "num_nodes", false, false},
     {"ranks per node", "ranks_per_node", false, false},
     {"threads per rank", "threads_per_rank", false, false},
@@ -96,7 +97,7 @@ static int show_one(struct remote *r, int64_t id, bool json, bool first, struct 
     if (!json) {
         if (!first)
             printf("\n");
-        listing_fields(r->arena, job, fields);
+        listing_fields(stdout, r->arena, job, job_fields);
         print_transfers(r, transfers);
         print_events(r, events);
         return 0;
@@ -126,16 +127,5 @@ int cmd_job_show(int argc, char **argv, struct ab_error *err)
         return rc < 0 ? -1 : 0;
     if (argc == 0)
         return ab_fail(err, AB_EINVAL, "which job? Give its id; `abies job ls` shows them");
-    if (remote_open(&r, err) < 0)
-        return -1;
-    if (json)
-        putchar('[');
-    for (int i = 0; i < argc; i++) {
-        int64_t id;
-        if (parse_id(argv[i], &id, err) < 0 || show_one(&r, id, json, i == 0, err) < 0)
-            return -1;
-    }
-    if (json)
-        printf("]\n");
-    return 0;
+    return remote_open(&r, err) < 0 ? -1 : show_ids(&r, argc, argv, json, show_one, err);
 }

@@ -37,14 +37,15 @@ void listing_print(ab_arena_t *arena, const struct ab_value *results, const stru
     table_print(&t, stdout, terminal_width());
 }
 
-void listing_fields(ab_arena_t *arena, const struct ab_value *object, const struct column *columns)
+void listing_fields(FILE *out, ab_arena_t *arena, const struct ab_value *object,
+                    const struct column *columns)
 {
     for (; columns->head; columns++) {
         const char *text = cell(arena, object, columns);
         if (!*text)
             continue;
-        printf("%-20s ", columns->head);
-        print_clean(stdout, text);
-        putchar('\n');
+        fprintf(out, "%-20s ", columns->head);
+        print_clean(out, text);
+        fputc('\n', out);
     }
 }

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "schema/json.h"
 #include <stdbool.h>
+#include <stdio.h>
 
 struct column {
     const char *head, *field; /* head NULL: the end */
@@ -16,6 +17,9 @@ void listing_print(ab_arena_t *arena, const struct ab_value *results, const stru
                    bool json);
 
 /* One object, a field a line: NAME  value; empty ones are left out. */
-void listing_fields(ab_arena_t *arena, const struct ab_value *object, const struct column *columns);
+void listing_fields(FILE *out, ab_arena_t *arena, const struct ab_value *object,
+                    const struct column *columns);
+
+extern const struct column job_fields[]; /* cmd_job_show.c */
 
 #endif

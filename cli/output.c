@@ -79,6 +79,26 @@ void print_clean(FILE *out, const char *text)
     (void)print_cut(out, text, SIZE_MAX);
 }
 
+void print_wrapped(FILE *out, const char *text, int indent, int columns)
+{
+    size_t room = columns > indent ? (size_t)(columns - indent) : SIZE_MAX, used = 0;
+    AB_AUTO(ab_free) char *copy = strdup(text);
+    for (char *rest = copy, *word; (word = strsep(&rest, " "));) {
+        size_t width = width_of(word);
+        bool breaks = used > 0 && width + 1 > room - used;
+        if (breaks)
+            fputc('\n', out);
+        if (used == 0 || breaks)
+            fprintf(out, "%*s", indent, "");
+        else
+            fputc(' ', out);
+        used = breaks || used == 0 ? 0 : used + 1;
+        print_clean(out, word);
+        used += width < room - used ? width : room - used;
+    }
+    fputc('\n', out);
+}
+
 void table_begin(struct table *self, ab_arena_t *arena, const char *const *heads, size_t n)
 {
     *self = (struct table){.arena = arena, .columns = n > COLUMNS_MAX ? COLUMNS_MAX : n};

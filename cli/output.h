@@ -19,6 +19,9 @@ int terminal_width(void);
 /* Without control characters and half characters. */
 void print_clean(FILE *out, const char *text);
 
+/* The same as a paragraph: indented, and broken at spaces to fit so many columns (0: not broken). */
+void print_wrapped(FILE *out, const char *text, int indent, int columns);
+
 /* ---- tables: heads first, then rows of texts that are copied */
 struct table {
     ab_arena_t *arena;

@@ -69,6 +69,11 @@ int pairs_query(const struct ab_opt_list *pairs, const char *option, const char 
 /* A number that must be an id. */
 int parse_id(const char *text, int64_t *id, struct ab_error *err);
 
+/* Shows each of these; with `json` they stand in one list. */
+typedef int show_f(struct remote *r, int64_t id, bool json, bool first, struct ab_error *err);
+int show_ids(struct remote *r, int argc, char **argv, bool json, show_f *show,
+             struct ab_error *err);
+
 /* An enumeration's name, any case; -1 with a near match. */
 int parse_name(const struct ab_enum *names, const char *option, const char *text, const char **out,
                struct ab_error *err);

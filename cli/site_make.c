@@ -133,6 +133,8 @@ static int create_record(struct remote *r, const struct site_wish *wish, const c
     ab_buf_json_str(&body, wish->name, strlen(wish->name));
     ab_buf_str(&body, ",\"path\":");
     ab_buf_json_str(&body, path, strlen(path));
+    ab_buf_str(&body, ",\"transfer_locations\":"); /* as the agent will say when it starts */
+    pairs_json(&wish->locations, &body);
     ab_buf_str(&body, "}");
     if (remote_call(r, "POST", "/sites/", &body, &made, err) < 0)
         return -1;

@@ -59,6 +59,20 @@ int parse_id(const char *text, int64_t *id, struct ab_error *err)
     return 0;
 }
 
+int show_ids(struct remote *r, int argc, char **argv, bool json, show_f *show, struct ab_error *err)
+{
+    if (json)
+        putchar('[');
+    for (int i = 0; i < argc; i++) {
+        int64_t id;
+        if (parse_id(argv[i], &id, err) < 0 || show(r, id, json, i == 0, err) < 0)
+            return -1;
+    }
+    if (json)
+        printf("]\n");
+    return 0;
+}
+
 int parse_name(const struct ab_enum *names, const char *option, const char *text, const char **out,
                struct ab_error *err)
 {
