@@ -286,7 +286,8 @@ class Load:
         """n more answers have come: it goes on."""
         n = n or self.least
         until = len(self.done) + n
-        wait_for(lambda: len(self.done) >= until or len(self.failures) > 100, deadline, f"{n} more answers ({len(self.failures)} failures, last {self.failures[-1:]})")
+        wait_for(lambda: len(self.done) >= until or len(self.failures) > 100, deadline, f"{n} more answers")
+        assert len(self.failures) <= 100, self.failures[-1:]
 
     def __enter__(self):
         for t in self.threads:
@@ -321,7 +322,7 @@ class Writers:
         self.mesh, self.patience = mesh, patience
         self.user = mesh.user()
         self.site, self.app = mesh.app(self.user)
-        self.asked, self.refused = 0, []
+        self.asked, self.refused, self.lock = 0, [], threading.Lock()
 
     def work(self, n):
         rows = [{"app_id": self.app, "workdir": f"w{uuid.uuid4().hex}"} for _ in range(3)]
@@ -332,7 +333,9 @@ class Writers:
             took = time.monotonic() - begin
             assert took < 12, f"an answer after {took:.1f} s"
             if r.status_code == 201:
-                self.asked += len(rows)
+                assert [j["workdir"] for j in r.json()] == [row["workdir"] for row in rows], "the answer to this request and no other"
+                with self.lock:
+                    self.asked += len(rows)
                 return r.status_code
             assert r.status_code in (503, 504) and (r.status_code == 504 or "retry-after" in r.headers), (r.status_code, r.headers, r.text)
             self.refused.append((r.status_code, r.json()["detail"]))

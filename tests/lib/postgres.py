@@ -65,6 +65,12 @@ class Postgres:
         with open(self.data / "pg_hba.conf", "a") as f:
             f.write("host all all 127.0.0.0/8 trust\nhost replication all 127.0.0.0/8 trust\n")
 
+    def trust(self, address):
+        """Let in who comes from there."""
+        with open(self.data / "pg_hba.conf", "a") as f:
+            f.write(f"host all all {address}/32 trust\n")
+        self.query("SELECT pg_reload_conf()")
+
     def configure(self):
         rows = {**SETTINGS, "listen_addresses": f"'{self.address or ''}'", "port": str(self.port), "unix_socket_directories": f"'{self.folder}'",
                 **self.settings}
