@@ -1,8 +1,12 @@
 /* head.c - one thread, one poll; HTTPS happens in the threads of lease.c and status.c
  *
- * A job is in one of three places: the stash (leased, waiting for room), running, or over and
+ * A job is in one of three places: the stash (leased, waiting for room), on nodes, or over and
  * dropped. Every change of state carries the lease number, so that a report that comes too late
  * changes nothing.
+ *
+ * A job with a retry policy is reported RUNNING, and the centre has answered, before its program
+ * starts: it may take this node down at once, and that attempt has to count. Other jobs are
+ * reported when they run; nobody counts their attempts.
  */
 #include "head.h"
 
@@ -10,11 +14,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "crew.h"
-#include "lease.h"
-#include "place.h"
 #include "prepare.h"
+#include "report.h"
 #include "run.h"
-#include "status.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -32,15 +34,6 @@ enum {
     RETRY_MS = 1000, /* a job that could not be prepared now */
 };
 
-struct task {
-    struct task *next;
-    struct lease_batch *batch;
-    const struct job *job;
-    struct placement *placement;
-    bool running, lost, cancelled;
-    int64_t not_before_ms;
-};
-
 struct head {
     struct head_options o;
     bool stop;
@@ -52,60 +45,25 @@ struct head {
     runs_t *runs; /* mpi mode */
     crew_t *crew; /* serial mode */
     struct task *tasks;
-    size_t n_stash, n_running;
+    size_t n_stash, n_busy; /* busy: on nodes, running or about to */
     bool ending;
     const char *why;
     int64_t grace_ms, report_ms; /* for the end */
 };
 
-/* ---------------------------------------------------------------- reports */
-
-static void report(struct head *self, const struct task *t, int state, const char *data,
-                   const int *code)
-{
-    struct job update = {
-        .id = t->job->id, .lease = t->job->lease, .state = state, .state_timestamp = ab_utc_us()};
-    AB_SET(job, &update, id);
-    AB_SET(job, &update, state);
-    AB_SET(job, &update, state_timestamp);
-    if (AB_HAS(job, t->job, lease))
-        AB_SET(job, &update, lease);
-    if (data) {
-        update.state_data = (struct ab_bytes){data, strlen(data)};
-        AB_SET(job, &update, state_data);
-    }
-    if (code) {
-        update.return_code = *code;
-        AB_SET(job, &update, return_code);
-    }
-    status_put(self->status, &update);
-}
-
-static void report_text(struct head *self, const struct task *t, int state, const char *message,
-                        const int *code, const char *output)
-{
-    AB_AUTO(ab_buf_free) struct ab_buf data = {0};
-    ab_buf_char(&data, '{');
-    if (code && output) {
-        ab_buf_printf(&data, "\"returncode\":%d,\"error\":", *code);
-        ab_buf_json_str(&data, output, strlen(output));
-    }
-    if (message) {
-        ab_buf_str(&data, data.len > 1 ? ",\"message\":" : "\"message\":");
-        ab_buf_json_str(&data, message, strlen(message));
-    }
-    ab_buf_char(&data, '}');
-    report(self, t, state, data.data, code);
-}
-
 /* ---------------------------------------------------------------- tasks */
 
-/* The running task of a job. A job that was lost and leased again is there twice for a moment: the
+static bool is_busy(const struct task *t)
+{
+    return t->claimed || t->running;
+}
+
+/* The task of a job that is on nodes. A job that was lost and leased again is there twice for a moment: the
  * old one until its process has gone, and the new one in the stash. */
-static struct task **find_running(struct head *self, int64_t job)
+static struct task **find_busy(struct head *self, int64_t job)
 {
     for (struct task **at = &self->tasks; *at; at = &(*at)->next)
-        if ((*at)->running && (*at)->job->id == job)
+        if (is_busy(*at) && (*at)->job->id == job)
             return at;
     return NULL;
 }
@@ -114,8 +72,8 @@ static void drop(struct head *self, struct task **at)
 {
     struct task *t = *at;
     *at = t->next;
-    if (t->running)
-        self->n_running--;
+    if (is_busy(t))
+        self->n_busy--;
     else
         self->n_stash--;
     lease_drop(self->lease, t->job->id, t->job->lease);
@@ -132,38 +90,28 @@ static void kill_task(struct head *self, const struct task *t, int64_t grace_ms)
         run_kill(self->runs, t->job->id, grace_ms);
 }
 
-/* Killed, and not by us: the worker of its node died. A retry policy tells that from a time limit.
- */
-static void report_node_loss(struct head *self, const struct task *t, const char *message)
-{
-    AB_AUTO(ab_buf_free) struct ab_buf data = {0};
-    ab_buf_str(&data, "{\"cause\":\"node_loss\",\"message\":");
-    ab_buf_json_str(&data, message, strlen(message));
-    ab_buf_char(&data, '}');
-    report(self, t, AB_JOB_RUN_TIMEOUT, data.data, NULL);
-}
-
 static void report_end(struct head *self, const struct task *t, const struct run_exit *e)
 {
     if (t->cancelled)
-        report_text(self, t, AB_JOB_FAILED, "cancelled", &e->code, e->tail);
+        report_text(self->status, t, AB_JOB_FAILED, "cancelled", &e->code, e->tail);
     else if (e->end == RUN_LIMIT)
-        report_text(self, t, AB_JOB_RUN_TIMEOUT, "killed: its wall_time_min is over", NULL, NULL);
+        report_text(self->status, t, AB_JOB_RUN_TIMEOUT, "killed: its wall_time_min is over", NULL,
+                    NULL);
     else if (e->end == RUN_KILLED && self->ending)
-        report_text(self, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
+        report_text(self->status, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
     else if (e->end == RUN_KILLED)
-        report_node_loss(self, t, e->tail);
+        report_node_loss(self->status, t, e->tail);
     else if (e->code == 0)
-        report(self, t, AB_JOB_RUN_DONE, NULL, &e->code);
+        report(self->status, t, AB_JOB_RUN_DONE, NULL, &e->code);
     else
-        report_text(self, t, AB_JOB_RUN_ERROR, NULL, &e->code, e->tail);
+        report_text(self->status, t, AB_JOB_RUN_ERROR, NULL, &e->code, e->tail);
 }
 
 static void on_exit_of(void *arg, const struct run_exit *e)
 {
     struct head *self = arg;
-    struct task **at = find_running(self, e->job);
-    if (!at)
+    struct task **at = find_busy(self, e->job);
+    if (!at || !(*at)->running)
         return;
     ab_log(AB_INFO, "job.ended", AB_KV("job", e->job), AB_KV("end", (int)e->end),
            AB_KV("code", e->code));
@@ -200,7 +148,7 @@ static bool cancel(struct head *self, struct task **at)
         kill_task(self, t, GRACE_MS);
         return false;
     }
-    report_text(self, t, AB_JOB_FAILED, "cancelled", NULL, NULL);
+    report_text(self->status, t, AB_JOB_FAILED, "cancelled", NULL, NULL);
     drop(self, at);
     return true;
 }
@@ -235,21 +183,84 @@ static int start(struct head *self, struct task *t, struct ab_error *err)
         return -1;
     /* The program cannot be started: that is the run's result, not the launcher's trouble. */
     int code = RUN_NEVER;
-    report_text(self, t, AB_JOB_RUN_ERROR, NULL, &code, err->text);
+    report_text(self->status, t, AB_JOB_RUN_ERROR, NULL, &code, err->text);
     return 1;
+}
+
+static void enter(struct head *self, struct task *t)
+{
+    if (is_busy(t))
+        return;
+    self->n_busy++;
+    self->n_stash--;
 }
 
 static void started(struct head *self, struct task *t)
 {
-    AB_AUTO(ab_buf_free) struct ab_buf data = {0};
+    enter(self, t);
     t->running = true;
-    self->n_running++;
-    self->n_stash--;
-    double nodes = t->job->num_nodes > 1 ? t->job->num_nodes : t->placement->occupancy;
-    ab_buf_printf(&data, "{\"num_nodes\":%g}", nodes);
-    report(self, t, AB_JOB_RUNNING, data.data, NULL);
+    if (!t->claimed)
+        report_running(self->status, t, false);
     ab_log(AB_INFO, "job.started", AB_KV("job", t->job->id),
            AB_KV("node", t->placement->nodes[0].node));
+}
+
+static void later(struct task *t, const struct ab_error *err)
+{
+    ab_log(AB_WARN, "job.delayed", AB_KV("job", t->job->id), AB_KV("error", err->text));
+    t->not_before_ms = ab_now_ms() + RETRY_MS;
+}
+
+static void refuse(struct head *self, struct task **at, const struct ab_error *err)
+{
+    ab_log(AB_WARN, "job.refused", AB_KV("job", (*at)->job->id), AB_KV("error", err->text));
+    report_text(self->status, *at, AB_JOB_FAILED, err->text, NULL, NULL);
+    drop(self, at);
+}
+
+static bool counts_attempts(const struct job *job)
+{
+    return job->retry.n > 0 && *job->retry.p == '{';
+}
+
+/* Everything that can go wrong before a start does so before the attempt counts. */
+static int claim(struct head *self, struct task *t, struct ab_error *err)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    struct prepared p = {0};
+    if (prepare_job(self->prepare, t->job, t->placement, arena, &p, err) < 0)
+        return -1;
+    enter(self, t);
+    t->claimed = true;
+    report_running(self->status, t, true);
+    return 0;
+}
+
+/* Onto nodes that it has. False: the task has gone. */
+static bool launch(struct head *self, struct task **at)
+{
+    struct task *t = *at;
+    struct ab_error err = {0};
+    if (counts_attempts(t->job) && !t->claimed) {
+        if (claim(self, t, &err) == 0)
+            return true;
+    } else {
+        int rc = start(self, t, &err);
+        if (rc == 0)
+            started(self, t);
+        if (rc > 0)
+            drop(self, at);
+        if (rc >= 0)
+            return rc == 0;
+    }
+    if (err.code == AB_EINVAL) {
+        refuse(self, at, &err);
+        return false;
+    }
+    later(t, &err); /* the centre or a full disk: not the job's fault */
+    if (!t->claimed)
+        place_give(self->place, &t->placement);
+    return true;
 }
 
 /* False: the task has gone. */
@@ -267,27 +278,22 @@ static bool try_start(struct head *self, struct task **at)
         .gpus_per_rank = job->gpus_per_rank,
     };
     int rc = place_take(self->place, &want, &t->placement, &err);
-    if (rc > 0)
-        return true;
-    if (rc == 0) {
-        rc = start(self, t, &err);
-        if (rc == 0) {
-            started(self, t);
-            return true;
-        }
-        place_give(self->place, &t->placement);
-        if (rc < 0 && err.code != AB_EINVAL) { /* the centre or a full disk: not the job's fault */
-            ab_log(AB_WARN, "job.delayed", AB_KV("job", job->id), AB_KV("error", err.text));
-            t->not_before_ms = ab_now_ms() + RETRY_MS;
-            return true;
-        }
-    }
     if (rc < 0) {
-        ab_log(AB_WARN, "job.refused", AB_KV("job", job->id), AB_KV("error", err.text));
-        report_text(self, t, AB_JOB_FAILED, err.text, NULL, NULL);
+        refuse(self, at, &err);
+        return false;
     }
-    drop(self, at);
-    return false;
+    return rc > 0 || launch(self, at);
+}
+
+static void start_what_is_accepted(struct head *self)
+{
+    int64_t now = ab_now_ms();
+    struct task **at = &self->tasks;
+    while (*at) {
+        const struct task *t = *at;
+        if (!t->accepted || t->running || now < t->not_before_ms || launch(self, at))
+            at = &(*at)->next;
+    }
 }
 
 static void start_what_fits(struct head *self)
@@ -295,10 +301,10 @@ static void start_what_fits(struct head *self)
     int64_t now = ab_now_ms();
     int64_t most = self->o.serial ? INT32_MAX : self->o.settings->launcher.max_concurrent_mpiruns;
     struct task **at = &self->tasks;
-    while (*at && self->n_stash > 0 && (int64_t)self->n_running < most) {
+    while (*at && self->n_stash > 0 && (int64_t)self->n_busy < most) {
         if (place_free(self->place) < 1e-3)
             return;
-        if (!(*at)->running && now >= (*at)->not_before_ms && !find_running(self, (*at)->job->id)
+        if (!is_busy(*at) && now >= (*at)->not_before_ms && !find_busy(self, (*at)->job->id)
             && !try_start(self, at))
             continue;
         at = &(*at)->next;
@@ -350,7 +356,7 @@ static void ask_for_more(struct head *self)
         if (self->n_stash > 0 || free_nodes < 0.01)
             return;
         want.max_jobs =
-            (int)(self->o.settings->launcher.max_concurrent_mpiruns - (int64_t)self->n_running);
+            (int)(self->o.settings->launcher.max_concurrent_mpiruns - (int64_t)self->n_busy);
         if (!self->o.settings->launcher.mpirun_allows_node_packing
             && want.max_jobs > (int)free_nodes)
             want.max_jobs = (int)free_nodes;
@@ -384,6 +390,10 @@ static void take_news(struct head *self)
             if ((*at)->job->id != job || (*at)->job->lease != number || !lose(self, at))
                 at = &(*at)->next;
     }
+    while (status_accepted(self->status, &job, &number))
+        for (struct task *t = self->tasks; t; t = t->next)
+            if (t->claimed && t->job->id == job && t->job->lease == number)
+                t->accepted = true;
 }
 
 /* ---------------------------------------------------------------- the loop */
@@ -445,7 +455,7 @@ static bool time_to_end(struct head *self, int64_t now)
         self->why = "the batch job's wall time is over";
         return true;
     }
-    if (self->n_running + self->n_stash > 0)
+    if (self->n_busy + self->n_stash > 0)
         self->idle_since_ms = now;
     else if (now - self->idle_since_ms >= self->o.settings->launcher.idle_ttl_ms) {
         self->why = "nothing to run";
@@ -462,6 +472,7 @@ static void loop(struct head *self)
             return;
         take_news(self); /* first: they are older than the batches */
         take_batches(self);
+        start_what_is_accepted(self);
         start_what_fits(self);
         ask_for_more(self);
         int64_t wait = step_runs(self, ab_now_ms());
@@ -482,7 +493,7 @@ static void wind_up(struct head *self)
 {
     int64_t until = ab_now_ms() + self->grace_ms + 1000;
     self->ending = true;
-    ab_log(AB_INFO, "launcher.ending", AB_KV("why", self->why), AB_KV("running", self->n_running),
+    ab_log(AB_INFO, "launcher.ending", AB_KV("why", self->why), AB_KV("running", self->n_busy),
            AB_KV("stash", self->n_stash));
     if (self->crew)
         crew_kill_all(self->crew, self->grace_ms);
@@ -494,8 +505,8 @@ static void wind_up(struct head *self)
             sleep_until_something(self, wait < 200 ? wait : 200);
     }
     for (struct task *t = self->tasks; t; t = t->next)
-        if (t->running && !t->lost)
-            report_text(self, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
+        if (is_busy(t) && !t->lost)
+            report_text(self->status, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
     size_t unsent = status_end(&self->status, self->report_ms);
     if (unsent)
         ab_log(AB_ERROR, "status.unsent", AB_KV("updates", unsent));

@@ -18,6 +18,7 @@
 
 enum {
     QUIET_MS = 50,
+    CLAIM_MS = 5, /* a program waits for it; the loop claims several in a row */
     LONGEST_MS = 500,
     MOST = 1000,
     CALL_MS = 30000
@@ -27,7 +28,13 @@ struct update {
     struct update *next;
     int64_t job;
     int lease;
+    bool claim;
     char *json;
+};
+
+/* Leases that the loop is to hear of. */
+struct told {
+    struct ids job, lease; /* in step */
 };
 
 struct status {
@@ -38,12 +45,12 @@ struct status {
     pthread_cond_t wake, done;
     struct update *first, **last;
     size_t n;
-    int64_t first_at, newest_at;
+    int64_t first_at, newest_at, claimed_at; /* claimed_at 0: no claim waits */
     atomic_int ending, give_up;
     bool finished; /* the thread has */
     size_t lost;   /* updates that it could not deliver */
     int event;
-    struct ids refused, refused_lease; /* in step */
+    struct told refused, accepted;
 };
 
 static void update_free(struct update *u)
@@ -52,7 +59,7 @@ static void update_free(struct update *u)
     free(u);
 }
 
-void status_put(status_t *self, const struct job *item)
+static void put(status_t *self, const struct job *item, bool claim)
 {
     struct ab_buf json = {0};
     struct update *u = calloc(1, sizeof(*u));
@@ -61,9 +68,12 @@ void status_put(status_t *self, const struct job *item)
         abort();
     u->job = item->id;
     u->lease = item->lease;
+    u->claim = claim;
     u->json = ab_buf_take(&json);
     pthread_mutex_lock(&self->lock);
     self->newest_at = ab_now_ms();
+    if (claim && !self->claimed_at)
+        self->claimed_at = self->newest_at;
     if (!self->first)
         self->first_at = self->newest_at;
     *self->last = u;
@@ -71,6 +81,26 @@ void status_put(status_t *self, const struct job *item)
     self->n++;
     pthread_cond_signal(&self->wake);
     pthread_mutex_unlock(&self->lock);
+}
+
+void status_put(status_t *self, const struct job *item)
+{
+    put(self, item, false);
+}
+
+void status_claim(status_t *self, const struct job *item)
+{
+    put(self, item, true);
+}
+
+static void tell(status_t *self, struct told *what, const struct update *u)
+{
+    uint64_t one = 1;
+    pthread_mutex_lock(&self->lock);
+    ids_add(&what->job, u->job);
+    ids_add(&what->lease, u->lease);
+    pthread_mutex_unlock(&self->lock);
+    (void)!write(self->event, &one, sizeof(one));
 }
 
 /* ---------------------------------------------------------------- batches */
@@ -100,6 +130,9 @@ static struct update *take_batch(status_t *self, size_t *n)
         self->last = &(*self->last)->next;
     self->n -= *n;
     self->first_at = ab_now_ms();
+    self->claimed_at = 0;
+    for (const struct update *u = self->first; u && !self->claimed_at; u = u->next)
+        self->claimed_at = u->claim ? self->first_at : 0;
     ids_free(&seen);
     return batch;
 }
@@ -109,12 +142,7 @@ static void refuse(status_t *self, struct update **at, const char *reason)
     struct update *u = *at;
     *at = u->next;
     ab_log(AB_WARN, "status.refused", AB_KV("job", u->job), AB_KV("reason", reason));
-    pthread_mutex_lock(&self->lock);
-    ids_add(&self->refused, u->job);
-    ids_add(&self->refused_lease, u->lease);
-    pthread_mutex_unlock(&self->lock);
-    uint64_t one = 1;
-    (void)!write(self->event, &one, sizeof(one));
+    tell(self, &self->refused, u);
     update_free(u);
 }
 
@@ -188,8 +216,12 @@ static enum outcome deliver(status_t *self, struct update **batch)
         AB_AUTO(ab_buf_free) struct ab_buf reply = {0};
         struct ab_error err = {0};
         int status = patch(self, *batch, key, &reply, &err);
-        if (status >= 200 && status < 300)
+        if (status >= 200 && status < 300) {
+            for (const struct update *u = *batch; u; u = u->next)
+                if (u->claim)
+                    tell(self, &self->accepted, u);
             return DELIVERED;
+        }
         if (status == 400 || status == 409 || status == 413 || status == 422) {
             if (!drop_named(self, batch, &reply)) {
                 if (!(*batch)->next)
@@ -249,6 +281,8 @@ static void *live(void *arg)
         int64_t now = ab_now_ms(), due = self->newest_at + QUIET_MS;
         if (due > self->first_at + LONGEST_MS)
             due = self->first_at + LONGEST_MS;
+        if (self->claimed_at && due > self->claimed_at + CLAIM_MS)
+            due = self->claimed_at + CLAIM_MS;
         if (!self->ending && self->n < MOST && now < due) {
             wait_until(self, due);
             continue;
@@ -297,15 +331,25 @@ int status_fd(const status_t *self)
     return self->event;
 }
 
-bool status_refused(status_t *self, int64_t *job, int *lease)
+static bool next_told(status_t *self, struct told *what, int64_t *job, int *lease)
 {
     int64_t number = 0;
     pthread_mutex_lock(&self->lock);
-    bool any = ids_pop(&self->refused, job);
-    (void)ids_pop(&self->refused_lease, &number);
+    bool any = ids_pop(&what->job, job);
+    (void)ids_pop(&what->lease, &number);
     pthread_mutex_unlock(&self->lock);
     *lease = (int)number;
     return any;
+}
+
+bool status_refused(status_t *self, int64_t *job, int *lease)
+{
+    return next_told(self, &self->refused, job, lease);
+}
+
+bool status_accepted(status_t *self, int64_t *job, int *lease)
+{
+    return next_told(self, &self->accepted, job, lease);
 }
 
 static void finish_thread(status_t *self, int64_t timeout_ms)
@@ -339,8 +383,10 @@ size_t status_end(status_t **self_p, int64_t timeout_ms)
     pthread_cond_destroy(&self->done);
     ab_api_destroy(&self->api);
     ab_close(&self->event);
-    ids_free(&self->refused);
-    ids_free(&self->refused_lease);
+    ids_free(&self->refused.job);
+    ids_free(&self->refused.lease);
+    ids_free(&self->accepted.job);
+    ids_free(&self->accepted.lease);
     free(self);
     *self_p = NULL;
     return lost;

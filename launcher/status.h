@@ -20,8 +20,12 @@ status_t *status_new(const struct ab_client_file *file, struct ab_error *err);
  * bits say. */
 void status_put(status_t *self, const struct job *update);
 
-int status_fd(const status_t *self); /* an eventfd: read it, then ask status_refused */
+/* The same, sent at once; status_accepted tells when the centre has it. */
+void status_claim(status_t *self, const struct job *update);
+
+int status_fd(const status_t *self); /* an eventfd: read it, then ask the two below */
 bool status_refused(status_t *self, int64_t *job, int *lease);
+bool status_accepted(status_t *self, int64_t *job, int *lease); /* next claim that was */
 
 /* Sends what is left, for at most timeout_ms. Returns how many updates could not be delivered. */
 size_t status_end(status_t **self, int64_t timeout_ms);

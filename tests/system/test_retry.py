@@ -41,6 +41,24 @@ ASKED = """#!/bin/sh
 touch asked
 """
 
+DEADLY = """
+name: deadly
+command: [./deadly.sh]
+"""
+
+# Takes its node down, for the launcher: everything of it above this process, the head first.
+KILL_NODE = """#!/bin/sh
+echo "$ABIES_ATTEMPT" >> runs
+victims= pid=$$
+while [ "$pid" -gt 1 ]; do
+    set -- $(cat "/proc/$pid/stat")
+    [ "$2" != "(abies-launcher)" ] || victims="$1 $victims"
+    pid=$4
+done
+kill -9 $victims
+sleep 60
+"""
+
 
 @pytest.fixture(scope="module")
 def centre():
@@ -51,11 +69,12 @@ def centre():
 @pytest.fixture(scope="module")
 def site(centre):
     site = centre.site("retry", settings={"idle_ttl_sec": "60"})
-    for name, text in (("flaky.sh", SCRIPT), ("asked.sh", ASKED)):
+    for name, text in (("flaky.sh", SCRIPT), ("asked.sh", ASKED), ("deadly.sh", KILL_NODE)):
         (site.path / "apps" / name).write_text(text)
         (site.path / "apps" / name).chmod(0o755)
     site.flaky = site.app("flaky", FLAKY)
     site.fed = site.app("fed", FED)
+    site.deadly = site.app("deadly", DEADLY)
     site.allocate(minutes=20)
     yield site
 
@@ -110,6 +129,49 @@ def test_a_job_of_a_killed_launcher_runs_again_in_the_next_one(centre, site):
     assert end_of(centre, job) == "JOB_FINISHED"
     assert ("RESTART_READY", "node_loss") in history(centre, job)
     assert not (folder / "asked").exists()
+
+
+def no_launcher(site):
+    for pid in site.launchers():
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not site.launchers(), 20, "no launcher is left")
+
+
+def deadly(centre, site, retry, mode):
+    no_launcher(site)
+    (job,) = centre.post("/jobs/", [{"app_id": site.deadly, "workdir": f"deadly-{os.urandom(3).hex()}", "retry": retry}])
+    wait_for(lambda: centre.get(f"/jobs/{job['id']}")["state"] == "PREPROCESSED", 30, "the job is ready")
+    runs = site.path / "data" / job["workdir"] / "runs"
+
+    def kill_a_node(n):
+        site.allocate(minutes=20, mode=mode)
+        wait_for(lambda: runs.exists() and len(runs.read_text().split()) == n and not site.launchers(), 60, f"the job takes launcher {n} down")
+        wait_for(lambda: not [s for s in centre.get("/sessions/")["results"] if s["batch_job_id"]], 30, "its session is over")
+    return job, runs, kill_a_node
+
+
+@pytest.mark.parametrize("mode", ["serial", "mpi"])
+def test_a_job_that_kills_its_launcher_at_once_ends_when_its_attempts_are_used(centre, site, mode):
+    job, runs, kill_a_node = deadly(centre, site, {"max_attempts": 2, "on": ["node_loss"]}, mode)
+    kill_a_node(1)
+    assert centre.get(f"/jobs/{job['id']}")["state"] == "RESTART_READY"
+    kill_a_node(2)
+    assert end_of(centre, job) == "FAILED"
+    assert runs.read_text().split() == ["1", "2"]
+    assert centre.get(f"/jobs/{job['id']}")["attempts"] == 2
+    assert [s for s in history(centre, job) if s[0] in ("RUNNING", "RESTART_READY", "FAILED")] == [
+        ("RUNNING", None), ("RESTART_READY", "node_loss"), ("RUNNING", None), ("FAILED", "node_loss")]
+    reasons = centre.get(f"/jobs/{job['id']}/explain")["reasons"]
+    assert reasons[0]["code"] == "done" and "attempt 2 of 2 ended (node_loss): none is left" in reasons[0]["text"]
+
+
+def test_a_job_without_a_policy_runs_again_as_the_contract_has_it(centre, site):
+    job, runs, kill_a_node = deadly(centre, site, None, "serial")
+    kill_a_node(1)
+    kill_a_node(2)
+    wait_for(lambda: centre.get(f"/jobs/{job['id']}")["state"] in ("PREPROCESSED", "RESTART_READY"), 30, "it is runnable again")
+    centre.post(f"/jobs/{job['id']}/cancel", {}, status=200)
+    site.allocate(minutes=20)
 
 
 def test_a_file_that_comes_late_is_asked_for_again(centre, site):

@@ -42,13 +42,25 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void put(struct rig *rig, int64_t job, int state)
+static struct job update_of(int64_t job, int state)
 {
     struct job update = {.id = job, .lease = 4, .state = state};
     AB_SET(job, &update, id);
     AB_SET(job, &update, lease);
     AB_SET(job, &update, state);
+    return update;
+}
+
+static void put(struct rig *rig, int64_t job, int state)
+{
+    struct job update = update_of(job, state);
     status_put(rig->status, &update);
+}
+
+static void claim(struct rig *rig, int64_t job)
+{
+    struct job update = update_of(job, AB_JOB_RUNNING);
+    status_claim(rig->status, &update);
 }
 
 /* "1:RUNNING 2:RUN_DONE " */
@@ -90,6 +102,55 @@ static void updates_go_together_and_one_a_job_in_a_call(void **state)
     assert_string_equal(said(script_wait(rig->centre, PATCH, 1)), "1:RUN_DONE ");
     assert_int_equal(status_end(&rig->status, 5000), 0);
     assert_int_equal(script_count(rig->centre, PATCH), 2);
+}
+
+static void drain(struct rig *rig)
+{
+    struct pollfd p = {.fd = status_fd(rig->status), .events = POLLIN};
+    uint64_t n;
+    assert_int_equal(poll(&p, 1, 20000), 1);
+    assert_int_equal(read(p.fd, &n, sizeof(n)), sizeof(n));
+}
+
+static void a_claim_is_told_when_the_centre_has_it_and_not_before(void **state)
+{
+    struct rig *rig = *state;
+    int64_t job = 0;
+    int lease = 0;
+    script_say(rig->centre, PATCH, 503, "{\"detail\":\"no\"}");
+    script_say(rig->centre, PATCH, 503, "{\"detail\":\"no\"}");
+    script_say(rig->centre, PATCH, 409,
+               "{\"detail\":\"lost\",\"items\":[{\"index\":1,\"id\":2,\"reason\":\"lease 5\"}]}");
+    script_always(rig->centre, PATCH, 200, "[]");
+    claim(rig, 1);
+    claim(rig, 2);
+    put(rig, 3, AB_JOB_RUN_DONE);
+    assert_string_equal(said(script_wait(rig->centre, PATCH, 1)),
+                        "1:RUNNING 2:RUNNING 3:RUN_DONE ");
+    assert_false(status_accepted(rig->status, &job, &lease));
+    assert_string_equal(said(script_wait(rig->centre, PATCH, 3)), "1:RUNNING 3:RUN_DONE ");
+    while (!status_accepted(rig->status, &job, &lease))
+        drain(rig);
+    assert_int_equal(job, 1);
+    assert_int_equal(lease, 4);
+    assert_true(status_refused(rig->status, &job, &lease));
+    assert_int_equal(job, 2);
+    assert_false(status_accepted(rig->status, &job, &lease));
+}
+
+static void a_claim_waits_for_no_other_update(void **state)
+{
+    struct rig *rig = *state;
+    script_always(rig->centre, PATCH, 200, "[]");
+    for (int64_t job = 1; job <= 8; job++) { /* each would begin the quiet time anew */
+        put(rig, 100 + job, AB_JOB_RUNNING);
+        int64_t begin = ab_now_ms();
+        claim(rig, job);
+        int64_t at = script_wait(rig->centre, PATCH, (size_t)job - 1)->at_ms;
+        if (at - begin < 45) /* a busy machine may be slow once, not each time */
+            return;
+    }
+    fail_msg("claims wait as long as reports");
 }
 
 static void what_was_not_answered_is_sent_again_as_it_was_and_in_order(void **state)
@@ -182,6 +243,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         T(updates_go_together_and_one_a_job_in_a_call),
+        T(a_claim_is_told_when_the_centre_has_it_and_not_before),
+        T(a_claim_waits_for_no_other_update),
         T(what_was_not_answered_is_sent_again_as_it_was_and_in_order),
         T(a_job_that_is_not_ours_any_more_is_left_out_and_told_to_the_loop),
         T(when_the_centre_does_not_say_what_is_wrong_updates_go_one_by_one),
