@@ -39,6 +39,7 @@ struct gateway {
     bool tls;
     bool draining; /* SIGTERM came: finish what is here, take nothing new */
     int64_t deadline_ms;
+    int64_t ping_ms; /* of WebSockets */
     size_t budget_used;
     char instance[160];
     struct counters count;

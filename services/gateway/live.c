@@ -416,7 +416,9 @@ static void on_page(void *arg, int status, const void *body, size_t len)
     s->asking = false;
     s->retry_ms = ab_now_ms() + POLL_MS;
     if (status != 200 || tail_read(&t, body, len) < 0) {
-        if (status >= 400 && status < 500)
+        if (status == 410)
+            ws_close(c, WS_FORGOTTEN, "events behind this cursor are kept no longer");
+        else if (status >= 400 && status < 500)
             ws_close(c, 1011, "the events cannot be read from this cursor on");
         tail_free(&t);
         s->wants_page = true; /* again in a while */

@@ -40,6 +40,8 @@ static const struct ab_setting settings[] = {
      "time to find the services; nobody is let in before, unless it is over"},
     {"queue_limit", AB_CONF_INT, "1024", "requests that wait for a replica, per service"},
     {"max_connections", AB_CONF_INT, "8192", "clients at a time"},
+    {"ping_period", AB_CONF_DURATION, "20s",
+     "WebSockets are pinged this often; one silent for 2.25 times as long is gone"},
     {"health_listen", AB_CONF_TEXT, "127.0.0.1:0", "plain HTTP: /healthz /readyz /metrics"},
     {"run_file", AB_CONF_TEXT, NULL, "JSON with pid and addresses is written here once up"},
     {"log_level", AB_CONF_TEXT, "info", "debug, info, warn or error"},
@@ -123,6 +125,7 @@ static int start(struct ab_error *err)
     if (check_settings(gw.conf, err) < 0 || route_init(err) < 0 || page_init(err) < 0)
         return -1;
     gw.deadline_ms = ab_conf_ms(gw.conf, "deadline");
+    gw.ping_ms = ab_conf_ms(gw.conf, "ping_period");
     auth_init();
     if (loop_init(err) < 0 || start_bus(err) < 0 || pool_start(err) < 0 || live_init(err) < 0
         || loop_start(err) < 0 || metrics_start(ab_conf_text(gw.conf, "health_listen"), err) < 0

@@ -18,8 +18,6 @@
 #define FRAMES ((size_t)128 << 20) /* of all connections together; past it a ring has only */
 #define FRAMES_FAIR ((size_t)64 << 10)
 #define TOKEN_MS 5000 /* for the first frame with the token */
-#define PING_MS 20000
-#define SILENCE_MS 45000
 #define CLOSE_MS 2000 /* for the peer's answer to our close */
 #define SLOW_MS 30000 /* for a slow reader to come to our close */
 #define FROM_CLIENT 4096
@@ -215,10 +213,10 @@ void ws_check(struct conn *c, int64_t now_ms)
         return;
     if (ws->token.exp <= (int64_t)time(NULL) || auth_ended(&ws->token)) {
         ws_close(c, WS_TOKEN_ENDED, "the token has ended: renew it and connect again");
-    } else if (now_ms - ws->heard_ms > SILENCE_MS) {
+    } else if (now_ms - ws->heard_ms > gw.ping_ms * 9 / 4) {
         gw.count.killed_idle++;
         conn_kill(c);
-    } else if (now_ms - ws->pinged_ms >= PING_MS) {
+    } else if (now_ms - ws->pinged_ms >= gw.ping_ms) {
         const struct wslay_event_msg ping = {.opcode = WSLAY_PING};
         ws->pinged_ms = now_ms;
         (void)wslay_event_queue_msg(ws->wslay, &ping);

@@ -19,6 +19,7 @@
 #define WS_RESTART 1012 /* this gateway leaves */
 #define WS_TOKEN_ENDED 4001
 #define WS_SLOW 4008 /* reason: cursor */
+#define WS_FORGOTTEN 4010
 
 struct conn;
 struct live;

@@ -286,6 +286,48 @@ def test_a_token_that_ends_ends_the_stream_with_4001(front):
     asyncio.run(run())
 
 
+# ---- pings: a gateway of its own, that is in a hurry
+
+def test_pings_go_out_and_silence_ends_a_connection(tmp_path):
+    with Front(tmp_path, settings={"ping_period": "300ms"}) as front:
+        (front.folder / "events").write_text("10 1 1 1 1 READY\n")
+        front.log_place = 1
+        with upgrade(front, "/events/stream", auth_line(front)) as good, upgrade(front, "/events/stream", auth_line(front)) as silent, \
+                upgrade(front) as old:
+            assert [raw.answer().status for raw in (good, silent, old)] == [101] * 3
+            old.send(client_frame(1, front.token().encode()))
+            begin = time.monotonic()
+            while time.monotonic() - begin < 3:  # ten times as long as silence is borne
+                for raw in (good, old):
+                    opcode, payload = server_frame(raw)
+                    if opcode == 9:
+                        raw.send(client_frame(10, payload))
+            pings = 0
+            while (f := server_frame(silent)) is not None:
+                pings += f[0] == 9
+            assert 1 <= pings <= 4
+            write(front, (4, 1, 2, "RUNNING"))
+            while (f := server_frame(good))[0] != 1 or not json.loads(f[1])["events"]:
+                pass
+
+
+def test_a_filter_that_lets_nothing_through_learns_the_cursor_with_a_ping(tmp_path):
+    with Front(tmp_path, settings={"ping_period": "300ms"}) as front:
+        (front.folder / "events").write_text("10 1 1 1 1 READY\n")
+        front.log_place = 1
+
+        async def run():
+            async with connect(front, "/events/stream?state=FAILED", extra_headers=bearer(front)) as ws:
+                assert await frame(ws) == {"cursor": "10-1", "events": []}
+                write(front, *[(1, 1, 1, "READY")] * 5)
+                assert await frame(ws) == {"cursor": "12-6", "events": []}
+                with pytest.raises(asyncio.TimeoutError):
+                    await receive(ws, 1)  # said once
+                write(front, (1, 1, 1, "FAILED"))
+                assert [e["id"] for e in (await frame(ws))["events"]] == [7]
+        asyncio.run(run())
+
+
 # ---- bytes no library would send
 
 def upgrade(front, path="/events/stream", *lines):
