@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 4096
@@ -147,37 +148,67 @@ static void put_time(struct line *line)
     put_str(line, text);
 }
 
-void ab_log_write(enum ab_level level, const struct ab_kv *kvs, size_t n)
+static void compose(struct line *line, enum ab_level level, const struct ab_kv *kvs, size_t n)
 {
-    struct line line;
-    line.len = 0;
-    put_str(&line, "ts=");
-    put_time(&line);
-    put_str(&line, " level=");
-    put_str(&line, level_names[level]);
+    line->len = 0;
+    put_str(line, "ts=");
+    put_time(line);
+    put_str(line, " level=");
+    put_str(line, level_names[level]);
     if (service_name[0]) {
-        put_str(&line, " svc=");
-        put_text(&line, service_name);
+        put_str(line, " svc=");
+        put_text(line, service_name);
     }
     if (instance_name[0]) {
-        put_str(&line, " inst=");
-        put_text(&line, instance_name);
+        put_str(line, " inst=");
+        put_text(line, instance_name);
     }
     if (request) {
-        put_str(&line, " req=");
-        put_text(&line, request);
+        put_str(line, " req=");
+        put_text(line, request);
     }
     if (trace) {
-        put_str(&line, " trace=");
-        put_text(&line, trace);
+        put_str(line, " trace=");
+        put_text(line, trace);
     }
     for (size_t i = 0; i < n; i++) {
-        put_str(&line, " ");
-        put_str(&line, kvs[i].key);
-        put_str(&line, "=");
-        put_value(&line, &kvs[i]);
+        put_str(line, " ");
+        put_str(line, kvs[i].key);
+        put_str(line, "=");
+        put_value(line, &kvs[i]);
     }
-    line.text[line.len++] = '\n';
-    ssize_t ignored = write(STDERR_FILENO, line.text, line.len);
-    (void)ignored; /* there is nobody left to tell */
+    line->text[line->len++] = '\n';
+}
+
+/* False: the disk is full, or the reader of the pipe has gone. A line that was cut off is ended
+ * before the next one. */
+static bool emit(const struct line *line)
+{
+    static atomic_bool torn;
+    size_t cut = atomic_exchange(&torn, false);
+    struct iovec parts[] = {{(void *)(uintptr_t) "\n", 1},
+                            {(void *)(uintptr_t)line->text, line->len}};
+    ssize_t n = writev(STDERR_FILENO, cut ? parts : parts + 1, cut ? 2 : 1);
+
+    if (n == (ssize_t)(cut + line->len))
+        return true;
+    atomic_store(&torn, n <= 0 ? cut > 0 : (size_t)n > cut);
+    return false;
+}
+
+void ab_log_write(enum ab_level level, const struct ab_kv *kvs, size_t n)
+{
+    static atomic_uint lost;
+    struct line line;
+    unsigned missing = atomic_exchange(&lost, 0);
+
+    if (missing > 0) {
+        const struct ab_kv note[] = {AB_KV("event", "log.lost"), AB_KV("lines", missing)};
+        compose(&line, AB_WARN, note, 2);
+        if (!emit(&line))
+            atomic_fetch_add(&lost, missing);
+    }
+    compose(&line, level, kvs, n);
+    if (!emit(&line))
+        atomic_fetch_add(&lost, 1);
 }

@@ -280,8 +280,11 @@ static void tell(struct ab_call *call, const char *verb, struct ab_error *err)
             err, AB_EINTERNAL,
             "something went wrong on our side; the log of the `%s` service has it under request %s",
             call->worker->service->name, call->request_id);
-    else if (is_kind(err, "db_gone") || is_kind(err, "db_full"))
+    else if (is_kind(err, "db_gone"))
         ab_fail(err, AB_EBUSY, "the database is not to be reached now: try again in a moment");
+    else if (is_kind(err, "db_full"))
+        ab_fail(err, AB_EBUSY,
+                "the database has no room now (disk, memory or connections): try again later");
 }
 
 static void fail_call(struct ab_call *call, const char *verb, struct ab_error *err)

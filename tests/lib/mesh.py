@@ -32,11 +32,11 @@ _names = itertools.count(1)
 
 
 class Process:
-    def __init__(self, mesh, role, settings, prefix=(), limits=None, env=None, program=None):
+    def __init__(self, mesh, role, settings, prefix=(), limits=None, env=None, program=None, log_path=None):
         self.mesh, self.role = mesh, role
         self.name = f"{role}-{next(_names)}"
         self.run_file = mesh.folder / f"{self.name}.json"
-        self.log_path = mesh.folder / f"{self.name}.log"
+        self.log_path = log_path or mesh.folder / f"{self.name}.log"
         settings = {"run_file": self.run_file, "health_listen": "127.0.0.1:0", **settings}
         command = [str(program or BIN / f"abies-{role}")]
         env = {**mesh.env, **{f"ABIES_{k.upper()}": str(v) for k, v in settings.items()}, **(env or {})}
@@ -195,12 +195,12 @@ class Mesh:
         self.bus.append(p.run["bus"])
         return p
 
-    def service(self, role, gateways=None, hosts=False, prefix=(), limits=None, env=None, program=None, **settings):
+    def service(self, role, gateways=None, hosts=False, prefix=(), limits=None, env=None, program=None, log_path=None, **settings):
         settings = {**self.settings, "gateways": gateways or ",".join(self.bus), "curve_dir": self.folder / "curve", "workers": 2,
                     "database_url": self.database_url.format(role=role), **settings}
         if role == "auth":
             settings = {"seal_key": self.folder / "secrets" / "seal.key", "login_limit_address": "100000", "login_hold": "20ms", **settings}
-        return Process(self, role, settings, [*prefix, *(WITH_HOSTS if hosts else [])], limits, env, program)
+        return Process(self, role, settings, [*prefix, *(WITH_HOSTS if hosts else [])], limits, env, program, log_path)
 
     def of(self, role):
         return [p for p in self.processes if p.role == role and p.alive()]

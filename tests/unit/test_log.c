@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +105,60 @@ static void lines_of_threads_do_not_mix(void **state)
     assert_int_equal(n, 4000);
 }
 
+static void write_while_full(void)
+{
+    int kept = dup(STDERR_FILENO), full = open("/dev/full", O_WRONLY);
+    ab_log_open("jobs", "jobs-1", AB_INFO);
+    ab_log(AB_INFO, "first");
+    dup2(full, STDERR_FILENO);
+    ab_log(AB_INFO, "nobody.sees.it");
+    ab_log(AB_INFO, "nor.this");
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(full);
+    ab_log(AB_INFO, "there.is.room");
+    ab_log(AB_INFO, "last");
+}
+
+static void lines_that_a_full_disk_lost_are_counted(void **state)
+{
+    (void)state;
+    const char *lines = lines_of(write_while_full);
+    const char *first = strstr(lines, "event=first\n"),
+               *lost = strstr(lines, "event=log.lost lines=2\n"),
+               *room = strstr(lines, "event=there.is.room\n"),
+               *last = strstr(lines, "event=last\n");
+    assert_true(first && lost && room && last && first < lost && lost < room && room < last);
+    assert_null(strstr(lines, "nobody"));
+    assert_null(strstr(lost + 10, "log.lost"));
+}
+
+static void write_over_the_limit(void)
+{
+    struct rlimit limit, small;
+    struct stat st;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_IGN);
+    fstat(STDERR_FILENO, &st);
+    small = (struct rlimit){(rlim_t)st.st_size + 20, limit.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    ab_log(AB_INFO, "cut.off");
+    ab_log(AB_INFO, "lost");
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_DFL);
+    ab_log(AB_INFO, "whole");
+}
+
+static void a_line_that_was_cut_off_is_ended_before_the_next(void **state)
+{
+    (void)state;
+    const char *lines = lines_of(write_over_the_limit);
+    assert_int_equal(strcspn(lines, "\n"), 20);
+    assert_memory_equal(lines + 21, "ts=", 3);
+    assert_non_null(strstr(lines, "event=log.lost lines=2\n"));
+    assert_non_null(strstr(lines, "event=whole\n"));
+}
+
 static void levels_have_names(void **state)
 {
     (void)state;
@@ -163,6 +219,8 @@ int main(void)
         cmocka_unit_test(a_line_is_logfmt_with_time_service_and_request),
         cmocka_unit_test(a_long_line_is_cut_and_still_ends),
         cmocka_unit_test(lines_of_threads_do_not_mix),
+        cmocka_unit_test(lines_that_a_full_disk_lost_are_counted),
+        cmocka_unit_test(a_line_that_was_cut_off_is_ended_before_the_next),
         cmocka_unit_test(levels_have_names),
         cmocka_unit_test(the_nth_place_fails_once_when_armed),
         cmocka_unit_test(faults_of_the_environment_hit_the_named_place),
