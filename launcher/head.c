@@ -17,6 +17,7 @@
 #include "prepare.h"
 #include "report.h"
 #include "run.h"
+#include "tally.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -46,6 +47,7 @@ struct head {
     crew_t *crew; /* serial mode */
     struct task *tasks;
     size_t n_stash, n_busy; /* busy: on nodes, running or about to */
+    struct tally tally;
     bool ending;
     const char *why;
     int64_t grace_ms, report_ms; /* for the end */
@@ -90,6 +92,20 @@ static void kill_task(struct head *self, const struct task *t, int64_t grace_ms)
         run_kill(self->runs, t->job->id, grace_ms);
 }
 
+static enum tally_end kind_of_end(const struct head *self, const struct task *t,
+                                  const struct run_exit *e)
+{
+    if (t->lost)
+        return TALLY_LOST;
+    if (t->cancelled)
+        return TALLY_CANCELLED;
+    if (e->end == RUN_KILLED)
+        return self->ending ? TALLY_TIMEOUT : TALLY_NODE_LOSS;
+    if (e->end == RUN_LIMIT)
+        return TALLY_TIMEOUT;
+    return e->code == 0 ? TALLY_DONE : TALLY_ERROR;
+}
+
 static void report_end(struct head *self, const struct task *t, const struct run_exit *e)
 {
     if (t->cancelled)
@@ -115,6 +131,7 @@ static void on_exit_of(void *arg, const struct run_exit *e)
         return;
     ab_log(AB_INFO, "job.ended", AB_KV("job", e->job), AB_KV("end", (int)e->end),
            AB_KV("code", e->code));
+    self->tally.ended[kind_of_end(self, *at, e)]++;
     if (!(*at)->lost)
         report_end(self, *at, e);
     drop(self, at);
@@ -199,20 +216,23 @@ static void started(struct head *self, struct task *t)
 {
     enter(self, t);
     t->running = true;
+    self->tally.started++;
     if (!t->claimed)
         report_running(self->status, t, false);
     ab_log(AB_INFO, "job.started", AB_KV("job", t->job->id),
            AB_KV("node", t->placement->nodes[0].node));
 }
 
-static void later(struct task *t, const struct ab_error *err)
+static void later(struct head *self, struct task *t, const struct ab_error *err)
 {
+    self->tally.delayed++;
     ab_log(AB_WARN, "job.delayed", AB_KV("job", t->job->id), AB_KV("error", err->text));
     t->not_before_ms = ab_now_ms() + RETRY_MS;
 }
 
 static void refuse(struct head *self, struct task **at, const struct ab_error *err)
 {
+    self->tally.refused++;
     ab_log(AB_WARN, "job.refused", AB_KV("job", (*at)->job->id), AB_KV("error", err->text));
     report_text(self->status, *at, AB_JOB_FAILED, err->text, NULL, NULL);
     drop(self, at);
@@ -257,7 +277,7 @@ static bool launch(struct head *self, struct task **at)
         refuse(self, at, &err);
         return false;
     }
-    later(t, &err); /* the centre or a full disk: not the job's fault */
+    later(self, t, &err); /* the centre or a full disk: not the job's fault */
     if (!t->claimed)
         place_give(self->place, &t->placement);
     return true;
@@ -464,6 +484,15 @@ static bool time_to_end(struct head *self, int64_t now)
     return false;
 }
 
+static int64_t step_tally(struct head *self)
+{
+    struct tally_now now = {.running = self->n_busy,
+                            .stash = self->n_stash,
+                            .nodes = self->o.n_nodes,
+                            .free_nodes = place_free(self->place)};
+    return tally_step(&self->tally, &now);
+}
+
 static void loop(struct head *self)
 {
     for (;;) {
@@ -475,7 +504,8 @@ static void loop(struct head *self)
         start_what_is_accepted(self);
         start_what_fits(self);
         ask_for_more(self);
-        int64_t wait = step_runs(self, ab_now_ms());
+        int64_t wait = step_runs(self, ab_now_ms()), tally = step_tally(self);
+        wait = wait < tally ? wait : tally;
         int64_t idle_left = self->idle_since_ms + self->o.settings->launcher.idle_ttl_ms - now;
         if (wait > self->o.settings->launcher.delay_ms)
             wait = self->o.settings->launcher.delay_ms;
@@ -566,6 +596,7 @@ int head_run(const struct head_options *options, struct ab_error *err)
     self.started_ms = self.idle_since_ms = ab_now_ms();
     self.end_ms = self.started_ms + options->wall_time_ms - margin;
     int rc = begin(&self, err);
+    tally_open(&self.tally, options->site, options->instance, options->batch_job_id);
     if (rc == 0) {
         ab_log(AB_INFO, "launcher.ready", AB_KV("nodes", options->n_nodes),
                AB_KV("cpus", options->nodes[0].n_cpus),
@@ -580,6 +611,7 @@ int head_run(const struct head_options *options, struct ab_error *err)
         while (self.tasks)
             drop(&self, &self.tasks);
     lease_end(&self.lease, self.report_ms);
+    tally_close(&self.tally);
     crew_destroy(&self.crew);
     runs_destroy(&self.runs);
     prepare_destroy(&self.prepare);

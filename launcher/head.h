@@ -12,6 +12,7 @@
 
 struct head_options {
     const struct ab_site *site;
+    const char *instance; /* the name that it logs under */
     const struct ab_settings *settings;
     const struct ab_client_file *file;
     const struct node_platform *platform;

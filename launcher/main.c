@@ -144,7 +144,8 @@ static int cut_slice(const char *slice, struct node_info **nodes, size_t *n, str
 }
 
 static int run_head(const struct options *o, const struct ab_site *site,
-                    const struct ab_settings *settings, int signals, struct ab_error *err)
+                    const struct ab_settings *settings, const char *instance, int signals,
+                    struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     AB_AUTO(ab_buf_free) struct ab_buf tags = {0};
@@ -159,6 +160,7 @@ static int run_head(const struct options *o, const struct ab_site *site,
         return -1;
     struct head_options head = {
         .site = site,
+        .instance = instance,
         .settings = settings,
         .file = &file,
         .platform = platform,
@@ -309,7 +311,7 @@ int main(int argc, char **argv)
     AB_AUTO(ab_close) int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     ab_bus_init();
     rc = o.parts.n > 0 ? run_parts(&o, &site, signals, &err)
-                       : run_head(&o, &site, settings, signals, &err);
+                       : run_head(&o, &site, settings, instance, signals, &err);
     guard_stop();
     return rc < 0 ? complain(&err) : 0;
 }

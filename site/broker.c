@@ -10,6 +10,7 @@
 #include "client/api.h"
 #include "health.h"
 #include "hub.h"
+#include "monitor.h"
 #include "outbox.h"
 #include "post.h"
 #include "settings/settings.h"
@@ -46,6 +47,7 @@ struct broker {
     hub_t *hub;
     ab_supervise_t *modules;
     health_t *health;
+    monitor_t *monitor;
     struct sync sync;
     int signals, event; /* descriptors: SIGTERM; a call of the outbox has ended */
     int64_t touch_ms;
@@ -183,6 +185,9 @@ static int open_all(struct broker *b, struct ab_error *err)
         || !(b->post = post_new(b->outbox, &b->file, b->event, err))
         || !(b->uplink = uplink_new(&b->file, LANES, err)) || open_socket(b, err) < 0)
         return -1;
+    if (!(b->monitor = monitor_new(b->site, b->settings->metrics.listen, err)))
+        return -1;
+    health_metrics(b->health, monitor_address(b->monitor));
     b->hub = hub_new(b->socket, b->outbox, b->post, b->uplink, on_word, b);
     if (!(b->modules = ab_supervise_new(err)))
         return -1;
@@ -264,6 +269,8 @@ static void loop(struct broker *b)
         int64_t wait = least(WAIT_MAX_MS, ab_hub_tick(b->socket, ab_now_ms()));
         wait = least(wait, touch(b));
         wait = least(wait, health_step(b->health, b->modules, b->outbox, b->post, b->uplink));
+        wait = least(wait, monitor_step(b->monitor, b->modules, b->outbox, b->post, b->uplink,
+                                        b->sync.at == SYNC_DONE));
         wait = least(wait, sync_step(&b->sync, b->site->id, b->uplink));
         (void)ab_hub_wait(b->socket, fds, AB_COUNT(fds), wait);
         read_signals(b);
@@ -276,6 +283,7 @@ static void loop(struct broker *b)
 
 static void close_all(struct broker *b)
 {
+    monitor_destroy(&b->monitor);
     ab_supervise_destroy(&b->modules);
     post_destroy(&b->post, GRACE_MS);
     hub_destroy(&b->hub);

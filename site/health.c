@@ -30,6 +30,7 @@ struct health {
         char json[HEALTH_WORDS];
     } words[HEALTH_MODULES];
     size_t n_words;
+    const char *metrics; /* address */
     bool changed, known;
     char why[256];
     int64_t written_ms;
@@ -55,6 +56,11 @@ void health_destroy(health_t **self)
     free((*self)->path);
     free(*self);
     *self = NULL;
+}
+
+void health_metrics(health_t *self, const char *address)
+{
+    self->metrics = address;
 }
 
 void health_change(health_t *self)
@@ -141,6 +147,10 @@ static void write_file(health_t *self, const ab_supervise_t *modules, outbox_t *
     ab_buf_printf(&out, "{\"site_id\":%" PRId64 ",\"pid\":%d,", self->site_id, (int)getpid());
     add_text(&out, "version", AB_VERSION);
     ab_buf_char(&out, ',');
+    if (self->metrics) {
+        add_text(&out, "metrics", self->metrics);
+        ab_buf_char(&out, ',');
+    }
     add_time(&out, "started", self->started_us);
     ab_buf_char(&out, ',');
     add_time(&out, "written", ab_utc_us());

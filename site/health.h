@@ -22,6 +22,8 @@ void health_word(health_t *self, const char *module, const char *json,
                  size_t len); /* what a module says */
 /* Has the centre what settings.yml says of the site? `why` not: "" not yet. */
 void health_settings(health_t *self, bool known, const char *why);
+/* Where its /metrics are; NULL: nowhere. Borrowed. */
+void health_metrics(health_t *self, const char *address);
 void health_change(health_t *self); /* something is to be written soon */
 
 /* Writes when something changed (at most once a second) or a while has passed. ms until it wants to

@@ -9,6 +9,9 @@
 #include "base/str.h"
 #include "base/trace.h"
 #include "bus/local.h"
+#include "http/metric.h"
+#include "schema/json.h"
+#include "sitedir/figures.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -50,8 +53,13 @@ struct module {
     struct early early[EARLY_MAX];
     size_t n_early;
     int64_t next_ms;
+    ab_figures_t *figures;
+    ab_calls_t *calls; /* to the centre, through the broker */
+    struct ab_histogram cycles;
+    uint64_t updates;
     char health[2048]; /* what was last said, and when the next may be */
     int64_t health_ms;
+    char figure_words[2048]; /* the latest, said or not */
     char complaint[64], complaint_why[480];
     int64_t complain_ms;
     bool woken, stopping, closing,
@@ -186,13 +194,17 @@ int module_call(struct module *m, const char *method, const char *path, const st
     pack_call(m, &message, method, path, body, timeout_ms);
     uint64_t number = ask(m, WIRE_CALL, &message, err);
     /* the broker ends the call in time; a little more for the way */
-    int64_t way = m->closing ? 500 : 5000;
-    if (!number || await(m, WIRE_REPLY, number, timeout_ms + way, &answer, err) < 0)
+    int64_t way = m->closing ? 500 : 5000, from_us = ab_now_us();
+    int got = number ? await(m, WIRE_REPLY, number, timeout_ms + way, &answer, err) : -1;
+    if (got < 0) {
+        ab_calls_add(m->calls, method, -1, ab_now_us() - from_us);
         return -1;
+    }
     if (reply)
         ab_buf_clear(reply);
     if (wire_read_reply(answer.body, answer.len, &status, &why, reply) < 0)
         return ab_fail(err, AB_EINTERNAL, "a broken answer of the broker");
+    ab_calls_add(m->calls, method, status, ab_now_us() - from_us);
     if (err && why.code)
         *err = why;
     return status;
@@ -221,6 +233,7 @@ int module_put(struct module *m, const char *target, const struct ab_buf *update
     uint64_t number = ask(m, WIRE_PUT, &message, err);
     int rc = number ? await(m, WIRE_STORED, number, PUT_WAIT_MS, &answer, err) : -1;
     m->closing = closing;
+    m->updates += rc < 0 ? 0 : n;
     return rc < 0 ? -1 : wire_read_stored(answer.body, answer.len, err);
 }
 
@@ -254,11 +267,48 @@ void module_health(struct module *m, const char *json)
 {
     int64_t now = ab_now_ms();
 
+    snprintf(m->figure_words, sizeof(m->figure_words), "%s", json);
     if (m->gone || now < m->health_ms || strcmp(json, m->health) == 0)
         return;
     snprintf(m->health, sizeof(m->health), "%s", json);
     m->health_ms = now + HEALTH_MS;
     (void)ab_link_send(m->link, WIRE_HEALTH, 0, json, strlen(json));
+}
+
+/* ------------------------------------------------------------------ figures */
+
+/* The numbers of what the module says for health.json: {"held": 3} -> abies_module_state. */
+static void write_words(const struct module *m, struct ab_buf *out, const char *label)
+{
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    const struct ab_value *words =
+        m->figure_words[0] ? ab_value_parse(arena, m->figure_words, strlen(m->figure_words), NULL)
+                           : NULL;
+
+    ab_metric_type(out, "abies_module_state", "gauge", "what a module counts, by name");
+    for (size_t i = 0; words && words->type == AB_V_MAP && i < words->n; i++) {
+        AB_AUTO(ab_buf_free) struct ab_buf labels = {0};
+        if (words->items[i].type != AB_V_INT)
+            continue;
+        ab_buf_str(&labels, label);
+        ab_metric_label(&labels, "name", words->keys[i]);
+        ab_metric(out, "abies_module_state", labels.data, (double)words->items[i].i);
+    }
+}
+
+static void write_figures(struct module *m)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf out = {0}, label = {0};
+
+    ab_metric_label(&label, "module", m->def->name);
+    ab_metric_type(&out, "abies_module_cycle_seconds", "histogram", "rounds of a module's work");
+    ab_histogram_write(&out, "abies_module_cycle_seconds", label.data, &m->cycles);
+    ab_calls_write(m->calls, &out, "abies_module_calls_total", "abies_module_call_seconds",
+                   "calls to the centre through the broker", label.data);
+    ab_metric_type(&out, "abies_module_updates_total", "counter", "updates put into the outbox");
+    ab_metric(&out, "abies_module_updates_total", label.data, (double)m->updates);
+    write_words(m, &out, label.data);
+    ab_figures_write(m->figures, &out, ab_now_ms());
 }
 
 /* ------------------------------------------------------------------ descriptors */
@@ -324,10 +374,15 @@ static void loop(struct module *m)
         ab_log_trace(NULL);
         if (m->woken || ab_now_ms() >= m->next_ms) {
             m->woken = false;
-            int64_t pause = m->def->cycle(m, m->self);
+            int64_t from_us = ab_now_us(), pause = m->def->cycle(m, m->self);
             m->next_ms = ab_now_ms() + pause;
+            ab_histogram_add(&m->cycles, ab_now_us() - from_us);
         }
+        if (ab_figures_due(m->figures, ab_now_ms()) == 0)
+            write_figures(m);
         int64_t now = ab_now_ms(), wait = m->next_ms - now, tick = ab_link_tick(m->link, now);
+        int64_t figures = ab_figures_due(m->figures, now);
+        tick = tick < figures ? tick : figures;
         wait = m->woken || wait < 0 ? 0 : wait > WAIT_MAX_MS ? WAIT_MAX_MS : wait;
         if (m->n_early)
             wait = 0;
@@ -398,6 +453,8 @@ static int open_all(struct module *m, struct ab_error *err)
      * numbers */
     m->number = ab_random_below(UINT64_C(1) << 40) << 20;
     m->self = calloc(1, m->def->size ? m->def->size : 1);
+    m->calls = ab_calls_new(8);
+    m->figures = ab_figures_new(&m->site, m->def->name);
     return m->def->open ? m->def->open(m, m->self, err) : 0;
 }
 
@@ -410,6 +467,8 @@ static void close_all(struct module *m)
     for (size_t i = 0; i < m->n_early; i++)
         ab_buf_free(&m->early[i].body);
     ab_link_destroy(&m->link);
+    ab_figures_destroy(&m->figures);
+    ab_calls_destroy(&m->calls);
     free(m->self);
     ab_settings_destroy(&m->settings);
     ab_site_free(&m->site);

@@ -14,12 +14,14 @@
 #include "base/trace.h"
 #include "crypt/crypt.h"
 #include "http.h"
+#include "http/metric.h"
 #include "schema/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -254,8 +256,9 @@ static void say_issues(struct ab_buf *text, const struct ab_value *detail)
 {
     for (size_t i = 0; i < detail->n && i < 3; i++) {
         const struct ab_value *one = &detail->items[i], *loc = ab_value_get(one, "loc");
+        bool whole = loc && loc->type == AB_V_LIST && loc->n == 1; /* "body" says nothing */
         ab_buf_str(text, i ? "; " : "");
-        for (size_t k = 0; loc && loc->type == AB_V_LIST && k < loc->n; k++) {
+        for (size_t k = 0; !whole && loc && loc->type == AB_V_LIST && k < loc->n; k++) {
             const struct ab_value *part = &loc->items[k];
             ab_buf_str(text, k ? "." : "");
             if (part->type == AB_V_INT)
@@ -263,7 +266,8 @@ static void say_issues(struct ab_buf *text, const struct ab_value *detail)
             else
                 ab_buf_str(text, ab_value_text(part, "?"));
         }
-        ab_buf_printf(text, ": %s", ab_value_text(ab_value_get(one, "msg"), "wrong"));
+        ab_buf_printf(text, "%s%s", whole ? "" : ": ",
+                      ab_value_text(ab_value_get(one, "msg"), "wrong"));
     }
     if (detail->n > 3)
         ab_buf_printf(text, " and %zu more", detail->n - 3);
@@ -403,6 +407,47 @@ static int run_call(ab_api_t *self, struct call *call, struct ab_buf *reply, str
     return got.status;
 }
 
+/* ------------------------------------------------------------------ figures */
+
+#define VERBS_MAX 48
+
+static pthread_once_t figures_once = PTHREAD_ONCE_INIT;
+static ab_calls_t *figures; /* of the process, to its end */
+
+static void make_figures(void)
+{
+    figures = ab_calls_new(VERBS_MAX);
+}
+
+/* "GET /jobs/{id}": without the query, numbers left out. */
+static void count_call(const char *method, const char *path, int status, int64_t us)
+{
+    char verb[64];
+    size_t n = (size_t)snprintf(verb, sizeof(verb), "%s ", method);
+
+    for (const char *at = path; *at && *at != '?' && n < sizeof(verb) - 5; at++) {
+        size_t digits = at > path && at[-1] == '/' ? strspn(at, "0123456789") : 0;
+        if (digits > 0 && (at[digits] == '\0' || at[digits] == '/' || at[digits] == '?')) {
+            n += (size_t)snprintf(verb + n, sizeof(verb) - n, "{id}");
+            at += digits - 1;
+        } else {
+            verb[n++] = *at;
+        }
+    }
+    verb[n] = '\0';
+    pthread_once(&figures_once, make_figures);
+    ab_calls_add(figures, verb, status, us);
+}
+
+void ab_api_figures(struct ab_buf *out, const char *labels)
+{
+    pthread_once(&figures_once, make_figures);
+    ab_calls_write(figures, out, "abies_client_requests_total", "abies_client_request_seconds",
+                   "calls to the centre, their retries included", labels);
+}
+
+/* ------------------------------------------------------------------ */
+
 /* What this thread logs next is about this call, and carries its trace. */
 static void take_trace(ab_api_t *self, struct call *call, const uint8_t uuid[16])
 {
@@ -441,7 +486,10 @@ int ab_api_call(ab_api_t *self, const char *method, const char *path, const char
     int64_t total =
         call.options->timeout_ms ? call.options->timeout_ms : self->file.read_timeout_ms;
     call.end_ms = ab_now_ms() + total;
-    return run_call(self, &call, reply ? reply : &dropped, err);
+    int64_t from_us = ab_now_us();
+    int status = run_call(self, &call, reply ? reply : &dropped, err);
+    count_call(method, path, status, ab_now_us() - from_us);
+    return status;
 }
 
 /* ------------------------------------------------------------------ query strings */

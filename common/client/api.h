@@ -54,6 +54,9 @@ struct ab_api_options {
 int ab_api_call(ab_api_t *self, const char *method, const char *path, const char *body, size_t len,
                 const struct ab_api_options *options, struct ab_buf *reply, struct ab_error *err);
 
+/* Calls of this process by method and path, for Prometheus (http/metric.h). Any thread. */
+void ab_api_figures(struct ab_buf *out, const char *labels);
+
 /* Build "/jobs/?a=b&a=c": values are percent-encoded. */
 void ab_api_query(struct ab_buf *path, const char *name, const char *value);
 void ab_api_query_int(struct ab_buf *path, const char *name, int64_t value);

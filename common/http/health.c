@@ -291,19 +291,3 @@ const char *ab_health_address(const ab_health_t *self)
 {
     return self->address;
 }
-
-void ab_metric_type(struct ab_buf *out, const char *name, const char *type, const char *help)
-{
-    ab_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-void ab_metric(struct ab_buf *out, const char *name, const char *labels, double value)
-{
-    ab_buf_str(out, name);
-    if (labels)
-        ab_buf_printf(out, "{%s}", labels);
-    if (value == (double)(int64_t)value)
-        ab_buf_printf(out, " %" PRId64 "\n", (int64_t)value);
-    else
-        ab_buf_printf(out, " %.9g\n", value);
-}

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "metric.h"
 
 #define AB_HEALTH_CONNECTIONS 16
 
@@ -31,10 +32,5 @@ void ab_health_destroy(ab_health_t **self);
 
 /* "127.0.0.1:43211": with the port that was picked. */
 const char *ab_health_address(const ab_health_t *self);
-
-/* One Prometheus sample: "# TYPE" before the first of a name is the caller's business. `labels` is
- * e.g. "service=\"jobs\"" or NULL. */
-void ab_metric(struct ab_buf *out, const char *name, const char *labels, double value);
-void ab_metric_type(struct ab_buf *out, const char *name, const char *type, const char *help);
 
 #endif

@@ -361,6 +361,7 @@ static void add_page(struct list *self, int64_t rows)
 static void restart(struct list *self)
 {
     ab_buf_clear(&self->sql);
+    ab_buf_printf(&self->sql, "/*trace=%s*/ ", self->call->trace); /* for who looks at a slow one */
     self->n_params = 0;
 }
 

@@ -46,6 +46,18 @@ void request_leave_secrets_out(struct ab_call *call)
 
 /* ---- begin */
 
+static void bind_application(struct ab_call *call)
+{
+    ab_bind_text(call, "application",
+                 ab_printf(call->arena, "%s %s", call->worker->service->name, call->trace));
+}
+
+int request_name_plain(struct ab_call *call, struct ab_error *err)
+{
+    bind_application(call);
+    return ab_ahead(call, &SQL_call_name, err);
+}
+
 static void bind_limits(struct ab_call *call)
 {
     int64_t left = call->deadline_ms - ab_now_ms();
@@ -54,6 +66,7 @@ static void bind_limits(struct ab_call *call)
                  ab_printf(call->arena, "%" PRId64, left < STATEMENT_MS ? left : STATEMENT_MS));
     ab_bind_text(call, "lock_ms",
                  ab_printf(call->arena, "%" PRId64, left < LOCK_MS ? left : LOCK_MS));
+    bind_application(call);
 }
 
 static int recorded(struct ab_call *call, const PGresult *r, int col, struct ab_error *err)

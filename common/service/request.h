@@ -23,6 +23,9 @@ void request_leave_secrets_out(struct ab_call *call);
  * 0 go on, 1 this request was committed before: call->reply and status are what it answered, -1. */
 int request_begin(struct ab_call *call, struct ab_error *err);
 
+/* Of a call without a transaction: PostgreSQL is told the trace, with the first statement. */
+int request_name_plain(struct ab_call *call, struct ab_error *err);
+
 /* The reply is recorded and everything committed: one round trip. A call that only read stays open:
  * it has nothing to lose, so it is answered first. */
 int request_commit(struct ab_call *call, struct ab_error *err);

@@ -11,8 +11,13 @@ BEGIN;
 BEGIN READ ONLY;
 
 -- name: tx_limits
--- What is left of the caller's deadline, in ms: no statement works for somebody who has gone.
-SELECT set_config('statement_timeout', :statement_ms::text, true), set_config('lock_timeout', :lock_ms::text, true);
+-- What is left of the caller's deadline, in ms: no statement works for somebody who has gone. And the trace, for
+-- pg_stat_activity and for %a in log_line_prefix: prepared statements have no room for a comment.
+SELECT set_config('statement_timeout', :statement_ms::text, true), set_config('lock_timeout', :lock_ms::text, true),
+       set_config('application_name', :application::text, true);
+
+-- name: call_name
+SELECT set_config('application_name', :application::text, false);
 
 -- name: tx_commit
 COMMIT;

@@ -58,6 +58,7 @@ struct ask {
     unsigned scopes;
     int64_t token_site;
     const char *key, *peer, *host; /* may be NULL */
+    const char *trace;             /* traceparent; may be NULL */
     const uint8_t *uuid;
     int64_t deadline_ms;
     const void *body;

@@ -4,25 +4,19 @@
 #include "base/cleanup.h"
 #include "http/health.h"
 #include "schema/pack.h"
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const int codes[] = {200, 201, 202, 204, 307, 400, 401, 403, 404,
-                            409, 413, 422, 429, 500, 502, 503, 504, 0};
-/* Upper ends of the latency's buckets; the last one is everything. */
-static const int64_t ends_us[] = {500,    1000,   2500,    5000,    10000,    25000,    50000,
-                                  100000, 250000, 1000000, 2500000, 10000000, INT64_MAX};
+#define LABELS_MAX 160
 
 typedef _Atomic uint64_t count_t;
 
 struct verb_stats {
     const char *name;
-    count_t by_code[AB_COUNT(codes)];
-    count_t by_latency[AB_COUNT(ends_us)];
-    count_t us, db_us;
+    struct ab_call_figures calls;
+    count_t db_us;
 };
 
 struct timer_stats {
@@ -83,16 +77,10 @@ static uint64_t get(count_t *count)
 
 void stats_call(struct stats *self, const char *verb, int status, int64_t us, int64_t db_us)
 {
-    size_t v = 0, c = 0, l = 0;
+    size_t v = 0;
     while (v < self->n_verbs - 1 && (!verb || strcmp(self->verbs[v].name, verb) != 0))
         v++;
-    while (codes[c] && codes[c] != status)
-        c++;
-    while (us > ends_us[l])
-        l++;
-    add(&self->verbs[v].by_code[c], 1);
-    add(&self->verbs[v].by_latency[l], 1);
-    add(&self->verbs[v].us, us);
+    ab_call_add(&self->verbs[v].calls, status, us);
     add(&self->verbs[v].db_us, db_us);
 }
 
@@ -122,7 +110,7 @@ void stats_timer(struct stats *self, const char *timer, bool ok, int64_t us)
 static void __attribute__((format(printf, 4, 5)))
 sample(struct ab_buf *out, const char *name, double value, const char *format, ...)
 {
-    char labels[160];
+    char labels[LABELS_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(labels, sizeof(labels), format, args);
@@ -130,58 +118,42 @@ sample(struct ab_buf *out, const char *name, double value, const char *format, .
     ab_metric(out, name, labels, value);
 }
 
-static void write_requests(struct stats *self, struct ab_buf *out)
-{
-    ab_metric_type(out, "abies_requests_total", "counter", "calls by verb and status");
-    for (size_t v = 0; v < self->n_verbs; v++)
-        for (size_t c = 0; c < AB_COUNT(codes); c++) {
-            uint64_t n = get(&self->verbs[v].by_code[c]);
-            if (n)
-                sample(out, "abies_requests_total", (double)n,
-                       "service=\"%s\",verb=\"%s\",code=\"%d\"", self->service->name,
-                       self->verbs[v].name, codes[c]);
-        }
-}
-
 static uint64_t calls_of(struct verb_stats *verb)
 {
-    uint64_t n = 0;
-    for (size_t l = 0; l < AB_COUNT(ends_us); l++)
-        n += get(&verb->by_latency[l]);
-    return n;
+    return ab_histogram_count(&verb->calls.time);
 }
 
-static void write_latency_of(struct stats *self, struct verb_stats *verb, struct ab_buf *out)
+static const char *labels_of(const struct stats *self, const struct verb_stats *verb,
+                             char labels[LABELS_MAX])
 {
-    static const char name[] = "abies_request_seconds_bucket";
-    uint64_t n = 0;
-    for (size_t l = 0; l < AB_COUNT(ends_us); l++) {
-        n += get(&verb->by_latency[l]);
-        if (ends_us[l] == INT64_MAX)
-            sample(out, name, (double)n, "service=\"%s\",verb=\"%s\",le=\"+Inf\"",
-                   self->service->name, verb->name);
-        else
-            sample(out, name, (double)n, "service=\"%s\",verb=\"%s\",le=\"%g\"",
-                   self->service->name, verb->name, (double)ends_us[l] / 1e6);
-    }
-    sample(out, "abies_request_seconds_sum", (double)get(&verb->us) / 1e6,
-           "service=\"%s\",verb=\"%s\"", self->service->name, verb->name);
-    sample(out, "abies_request_seconds_count", (double)n, "service=\"%s\",verb=\"%s\"",
-           self->service->name, verb->name);
+    snprintf(labels, LABELS_MAX, "service=\"%s\",verb=\"%s\"", self->service->name, verb->name);
+    return labels;
+}
+
+static void write_requests(struct stats *self, struct ab_buf *out)
+{
+    char labels[LABELS_MAX];
+    ab_metric_type(out, "abies_requests_total", "counter", "calls by verb and status");
+    for (size_t v = 0; v < self->n_verbs; v++)
+        ab_call_codes(out, "abies_requests_total", labels_of(self, &self->verbs[v], labels),
+                      &self->verbs[v].calls);
 }
 
 static void write_latency(struct stats *self, struct ab_buf *out)
 {
+    char labels[LABELS_MAX];
     ab_metric_type(out, "abies_request_seconds", "histogram", "from a worker's hands to its reply");
     for (size_t v = 0; v < self->n_verbs; v++)
         if (calls_of(&self->verbs[v]))
-            write_latency_of(self, &self->verbs[v], out);
+            ab_histogram_write(out, "abies_request_seconds",
+                               labels_of(self, &self->verbs[v], labels),
+                               &self->verbs[v].calls.time);
     ab_metric_type(out, "abies_database_seconds_total", "counter",
                    "time that calls waited for the database");
     for (size_t v = 0; v < self->n_verbs; v++)
         if (calls_of(&self->verbs[v]))
-            sample(out, "abies_database_seconds_total", (double)get(&self->verbs[v].db_us) / 1e6,
-                   "service=\"%s\",verb=\"%s\"", self->service->name, self->verbs[v].name);
+            ab_metric(out, "abies_database_seconds_total", labels_of(self, &self->verbs[v], labels),
+                      (double)get(&self->verbs[v].db_us) / 1e6);
 }
 
 static void write_timers(struct stats *self, struct ab_buf *out)
@@ -244,19 +216,17 @@ void stats_pack(struct stats *self, struct ab_buf *out)
     ab_pack_map(out, n);
     for (size_t v = 0; v < self->n_verbs && n; v++) {
         struct verb_stats *verb = &self->verbs[v];
-        uint64_t count = calls_of(verb), errors = 0;
+        uint64_t count = calls_of(verb);
         if (!count)
             continue;
         n--; /* a verb whose first call comes just now is left for the next time */
-        for (size_t c = 0; c < AB_COUNT(codes); c++)
-            errors += codes[c] >= 500 ? get(&verb->by_code[c]) : 0;
         ab_pack_str(out, verb->name);
         ab_pack_map(out, 3);
         ab_pack_str(out, "count");
         ab_pack_int(out, (int64_t)count);
         ab_pack_str(out, "errors");
-        ab_pack_int(out, (int64_t)errors);
+        ab_pack_int(out, (int64_t)ab_call_errors(&verb->calls));
         ab_pack_str(out, "us");
-        ab_pack_int(out, (int64_t)get(&verb->us));
+        ab_pack_int(out, (int64_t)ab_histogram_us(&verb->calls.time));
     }
 }

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "base/trace.h"
 #include "bus/server.h"
 #include "hold.h"
 #include "request.h"
@@ -229,6 +230,8 @@ static int attempt_plain(struct ab_call *call, const struct ab_verb *verb, struc
     start_attempt(call);
     if (has_fault(call, "before_begin"))
         return ab_fail(err, AB_EBUSY, "injected in front of the handler");
+    if (call->route && request_name_plain(call, err) < 0)
+        return -1;
     int rc = verb->handler(call, err);
     return rc < 0 ? -1 : check_reply(call, err);
 }
@@ -318,7 +321,12 @@ static void open_call(struct ab_worker *self, const struct ask *ask, struct ab_c
     char *id = ab_alloc(self->arena, AB_UUID_TEXT, 1);
     ab_uuid_text(ask->uuid, id);
     call->request_id = id;
+    char *trace = ab_alloc(self->arena, AB_TRACE_ID, 1);
+    if (!ask->trace || !ab_trace_read(ask->trace, strlen(ask->trace), trace))
+        ab_trace_of(ask->uuid, trace);
+    call->trace = trace;
     ab_log_request(id);
+    ab_log_trace(trace);
     self->db_us = 0;
     request_identify(self, ask);
 }
@@ -354,6 +362,7 @@ int worker_call(struct ab_worker *self, const struct ask *ask, struct ab_call *c
             stats_replay(self->stats);
     }
     ab_log_request(NULL);
+    ab_log_trace(NULL);
     return call->status;
 }
 
@@ -391,6 +400,7 @@ int worker_tick(struct ab_worker *self, const struct ab_timer *timer, struct ab_
     int rc = run_transaction(call, run_timer, err);
     self->timer = NULL;
     ab_log_request(NULL);
+    ab_log_trace(NULL);
     return rc;
 }
 
@@ -414,6 +424,7 @@ static void serve(struct ab_worker *self, ab_task_t *task)
         .key = in->key,
         .peer = in->peer,
         .host = in->host,
+        .trace = in->trace,
         .uuid = in->uuid,
         .deadline_ms = in->deadline_ms,
         .body = in->body,

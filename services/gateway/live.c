@@ -5,6 +5,7 @@
 #include "base/rand.h"
 #include "conn.h"
 #include "filter.h"
+#include "metrics.h"
 #include "schema/pack.h"
 #include "stream.h"
 #include "tail.h"
@@ -32,6 +33,7 @@ struct owner {
         at; /* everything up to here has gone out to the live ones; not known: no one has joined */
     int64_t due_ms;   /* waiting to be fetched then; 0: not */
     int64_t asked_ms; /* the last fetch */
+    int64_t hint_us;  /* the first hint that no fetch has answered; 0: none */
     int64_t held_ms;  /* the last wait for an open transaction; 0: none is in the way */
     bool again;       /* asked for during a fetch */
     bool asking;      /* inside the call that asks */
@@ -185,8 +187,11 @@ void live_hint(int64_t id)
 {
     struct owner *o = owner_find(id);
 
-    if (o)
-        fetch_soon(o);
+    if (!o)
+        return;
+    if (!o->hint_us)
+        o->hint_us = ab_now_us();
+    fetch_soon(o);
 }
 
 /* ---- frames */
@@ -357,6 +362,9 @@ static void on_owner(void *arg, int status, const void *body, size_t len)
     if (place_cmp(&t.next, &o->at) > 0) {
         fan_out(o, &t);
         o->at = t.next;
+        if (o->hint_us)
+            metrics_event_lag(ab_now_us() - o->hint_us);
+        o->hint_us = 0;
     }
     fetch_again(o, t.more, t.held);
     tail_free(&t);

@@ -1,11 +1,14 @@
 /* metrics.c - see metrics.h */
 #include "metrics.h"
 #include "auth.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "conn.h"
 #include "http/health.h"
+#include "schema/schema.h"
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define STUCK_MS 5000 /* the loop renews the snapshot every 500 ms */
@@ -19,6 +22,10 @@ static struct {
     int64_t renewed_ms;
     ab_health_t *health;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* By route; the last one is what has none. Made at the start. */
+static struct ab_call_figures *answers;
+static struct ab_histogram event_lag;
 
 static int live_replicas(const char *service)
 {
@@ -94,6 +101,72 @@ static void render_own(struct ab_buf *out)
     ab_metric(out, "abies_gateway_answers_total", "class=\"5xx\"", (double)n->s5xx);
 }
 
+static const char *labels_of(size_t route, char labels[96])
+{
+    (void)snprintf(labels, 96, "verb=\"%s\"", route < ab_n_routes ? ab_routes[route].verb : "none");
+    return labels;
+}
+
+void metrics_answer(const struct ab_route *route, int status, int64_t us)
+{
+    if (answers)
+        ab_call_add(&answers[route ? (size_t)(route - ab_routes) : ab_n_routes], status, us);
+}
+
+void metrics_event_lag(int64_t us)
+{
+    ab_histogram_add(&event_lag, us);
+}
+
+static void render_answers(struct ab_buf *out)
+{
+    char labels[96];
+
+    ab_metric_type(out, "abies_http_requests_total", "counter", "answers by verb and status");
+    for (size_t i = 0; answers && i <= ab_n_routes; i++)
+        ab_call_codes(out, "abies_http_requests_total", labels_of(i, labels), &answers[i]);
+    ab_metric_type(out, "abies_http_request_seconds", "histogram",
+                   "from a request's head to the first byte of its answer");
+    for (size_t i = 0; answers && i <= ab_n_routes; i++)
+        if (ab_histogram_count(&answers[i].time))
+            ab_histogram_write(out, "abies_http_request_seconds", labels_of(i, labels),
+                               &answers[i].time);
+}
+
+static void render_events(struct ab_buf *out)
+{
+    ab_metric_type(out, "abies_event_lag_seconds", "histogram",
+                   "from the news of an event to the frames of its subscribers");
+    ab_histogram_write(out, "abies_event_lag_seconds", NULL, &event_lag);
+}
+
+static void render_bus(struct ab_buf *out)
+{
+    struct ab_bus_figures bus;
+
+    ab_bus_figures(gw.bus, &bus);
+    ab_metric_type(out, "abies_bus_strays_total", "counter", "messages that made no sense");
+    ab_metric(out, "abies_bus_strays_total", NULL, (double)bus.strays);
+    ab_metric_type(out, "abies_bus_self_tests_total", "counter",
+                   "strangers of our own that were refused, as they should be");
+    ab_metric(out, "abies_bus_self_tests_total", NULL, (double)bus.self_tests);
+    ab_metric_type(out, "abies_bus_self_tests_unanswered_total", "counter",
+                   "those that nothing was heard of");
+    ab_metric(out, "abies_bus_self_tests_unanswered_total", NULL,
+              (double)bus.self_tests_unanswered);
+}
+
+static void render_up(struct ab_buf *out)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf labels = {0};
+
+    ab_metric_label(&labels, "service", "gateway");
+    ab_metric_label(&labels, "instance", gw.instance);
+    ab_metric_label(&labels, "version", AB_VERSION);
+    ab_metric_type(out, "abies_up", "gauge", "1: serving");
+    ab_metric(out, "abies_up", labels.data, !gw.draining);
+}
+
 enum {
     REPLICAS,
     OUTSTANDING,
@@ -149,7 +222,11 @@ void metrics_render(struct ab_buf *out)
 {
     struct ab_bus_service_stats stats;
 
+    render_up(out);
     render_own(out);
+    render_answers(out);
+    render_events(out);
+    render_bus(out);
     for (int which = 0; which < FIGURES; which++) {
         ab_metric_type(out, figures[which].name, figures[which].type, figures[which].help);
         for (size_t i = 0; ab_bus_stats(gw.bus, i, &stats); i++) {
@@ -217,6 +294,8 @@ int metrics_start(const char *listen, struct ab_error *err)
         .ready = on_ready,
         .metrics = on_metrics,
     };
+    if (!answers && !(answers = calloc(ab_n_routes + 1, sizeof(*answers))))
+        abort();
     metrics_tick();
     shared.health = ab_health_new(&options, err);
     return shared.health ? 0 : -1;
@@ -224,6 +303,8 @@ int metrics_start(const char *listen, struct ab_error *err)
 
 void metrics_stop(void)
 {
+    free(answers);
+    answers = NULL;
     ab_health_destroy(&shared.health);
     ab_buf_free(&shared.text);
     ab_buf_free(&shared.why);

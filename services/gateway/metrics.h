@@ -12,6 +12,12 @@ void metrics_stop(void);
 void metrics_tick(void);
 const char *metrics_address(void);
 
+struct ab_route;
+/* An answer has begun, this long after its request; route NULL: a page of our own, or nobody's. */
+void metrics_answer(const struct ab_route *route, int status, int64_t us);
+/* Subscribers were given what a hint had told of so long ago. */
+void metrics_event_lag(int64_t us);
+
 void metrics_render(struct ab_buf *out);
 /* Ready: keys known, each service has a live replica, not draining. What is missing goes to `why`.
  */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "conn.h"
+#include "metrics.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,6 +113,7 @@ static void count(struct conn *c, int status)
     if (c->x.start_us) {
         int64_t us = ab_now_us() - c->x.start_us;
         gw.count.took_us += (uint64_t)us;
+        metrics_answer(c->x.match.route, status, us);
         ab_log(AB_DEBUG, "http.done", AB_KV("req", c->x.id), AB_KV("trace", c->x.trace),
                AB_KV("verb", c->x.match.route ? c->x.match.route->verb : "-"),
                AB_KV("status", status), AB_KV("us", us));

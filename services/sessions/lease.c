@@ -8,6 +8,7 @@
 #include "lease.h"
 
 #include "base/cleanup.h"
+#include "figures.h"
 #include "lease.sql.h"
 #include <math.h>
 #include <string.h>
@@ -193,6 +194,7 @@ static void reply(struct ab_call *call, const struct taken *taken)
             ab_reply_row(call, &ab_schema_job, taken->r[part], i);
         }
     ab_record_ids(call, ids, (size_t)n);
+    figures_leased(n);
 }
 
 int lease_acquire(struct ab_call *call, struct ab_error *err)

@@ -1,6 +1,8 @@
 /* sessions.c - which site holds which jobs, and for how long */
 #include "sessions.h"
 
+#include "figures.h"
+#include "figures.sql.h"
 #include "lease.h"
 #include "lease.sql.h"
 #include "lifecycle/lifecycle.h"
@@ -28,6 +30,7 @@ static const struct ab_timer timers[] = {
     {.name = "requests", .run = sweep_requests, .every = "house_period", .one_replica = true},
     {.name = "room", .run = sweep_room, .every = "house_period", .one_replica = true},
     {.name = "events", .run = sweep_events, .every = "house_period", .one_replica = true},
+    {.name = "figures", .run = figures_look, .every = "figures_period"},
     {0},
 };
 
@@ -40,11 +43,13 @@ static const struct ab_setting settings[] = {
      "how often old request ids and events are dropped and event partitions made"},
     {"request_keep", AB_CONF_DURATION, "24h", "how long a repeated request is recognised"},
     {"event_keep", AB_CONF_DURATION, "0", "how long events are kept, an hour at least; 0 for ever"},
+    {"figures_period", AB_CONF_DURATION, "10s",
+     "how often leases and jobs are counted for /metrics"},
     {0},
 };
 
-static const struct ab_sql *const *const sql[] = {session_sql, lease_sql, sweep_sql, lifecycle_sql,
-                                                  NULL};
+static const struct ab_sql *const *const sql[] = {session_sql,   lease_sql,   sweep_sql,
+                                                  lifecycle_sql, figures_sql, NULL};
 
 const struct ab_service sessions_service = {
     .name = "sessions",
@@ -52,4 +57,5 @@ const struct ab_service sessions_service = {
     .timers = timers,
     .sql = sql,
     .settings = settings,
+    .metrics = figures_write,
 };

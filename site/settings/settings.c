@@ -47,6 +47,8 @@ static const struct row rows[] = {
     {"logging", "buffer_num_records", IGNORED, 0, NULL, 0, 0, NULL},
     {"logging", "flush_period", IGNORED, 0, NULL, 0, 0, NULL},
 
+    {"metrics", "listen", TEXT, AT(metrics.listen), NULL, 0, 0, NULL},
+
     {"launcher", "idle_ttl_sec", MSEC, AT(launcher.idle_ttl_ms), "60", 0, NO_MAX, NULL},
     {"launcher", "delay_sec", MSEC, AT(launcher.delay_ms), "1", PERIOD, NULL},
     {"launcher", "heartbeat_sec", MSEC, AT(launcher.heartbeat_ms), "0", 0, NO_MAX, NULL},
@@ -138,6 +140,7 @@ static const struct {
     bool on_when_absent;
 } sections[] = {
     {"logging", 0, true},
+    {"metrics", 0, true},
     {"launcher", 0, true},
     {"scheduler", AT(scheduler.on), true},
     {"processing", AT(processing.on), true},

@@ -38,6 +38,10 @@ struct ab_settings {
         const char *level;
     } logging;
 
+    struct {
+        const char *listen; /* NULL: no port */
+    } metrics;
+
     struct ab_pairs filter_tags;
 
     struct {
