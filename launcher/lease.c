@@ -412,7 +412,7 @@ lease_t *lease_new(const struct lease_options *o, struct ab_error *err)
     self->sort_by = o->sort_by;
     self->serial_only = o->serial_only;
     self->last = &self->first;
-    self->api = ab_api_new(o->file, false, err);
+    self->api = ab_api_new_late(o->file, err);
     if (!self->api || start_thread(self, err) < 0)
         lease_end(&self, 0);
     return self;

@@ -108,7 +108,7 @@ static int64_t find_batch_job(const struct ab_site *site, const struct ab_client
     if (told && ab_parse_i64(told, strlen(told), 1, INT64_MAX, &id) == 0)
         return id;
     struct ab_error err = {0};
-    AB_AUTO(ab_api_destroy) ab_api_t *api = scheduler_id ? ab_api_new(file, false, &err) : NULL;
+    AB_AUTO(ab_api_destroy) ab_api_t *api = scheduler_id ? ab_api_new_late(file, &err) : NULL;
     if (api) {
         AB_AUTO(ab_buf_free) struct ab_buf path = {0}, reply = {0};
         AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();

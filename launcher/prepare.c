@@ -41,7 +41,7 @@ prepare_t *prepare_new(const struct prepare_options *options, struct ab_error *e
     self->o = *options;
     self->arena = ab_arena_new();
     self->apps = ab_apps_new(options->site->path);
-    self->api = ab_api_new(options->file, false, err);
+    self->api = ab_api_new_late(options->file, err);
     if (!self->api)
         prepare_destroy(&self);
     return self;

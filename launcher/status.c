@@ -316,7 +316,7 @@ status_t *status_new(const struct ab_client_file *file, struct ab_error *err)
     pthread_condattr_destroy(&attr);
     self->last = &self->first;
     self->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    self->api = ab_api_new(file, false, err);
+    self->api = ab_api_new_late(file, err);
     if (self->api && pthread_create(&self->thread, NULL, live, self) == 0)
         self->running = true;
     else if (self->api)

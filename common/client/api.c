@@ -1,8 +1,11 @@
 /* api.c - calls to the centre: token, retries, one Idempotency-Key for all tries of a call
  *
- * A token is renewed by whoever needs it first. Refresh tokens are used once, and using one twice
- * ends the whole family, so the renewal happens under a lock beside the client file and looks first
- * whether another process has just done it.
+ * A token is renewed by whoever needs it first; launchers wait longer than their agent does.
+ * Refresh tokens are used once, and using one twice ends the whole family, so the renewal happens
+ * under a lock beside the client file, looks first whether another process has just done it, and
+ * puts its result into the file only if that still has the refresh token that was used. Two that
+ * meet all the same (a file system without locks, a process that was stopped in mid-renewal) send
+ * the same token within the moment in which the centre gives the same answer again.
  */
 #include "api.h"
 #include "base/cleanup.h"
@@ -32,6 +35,7 @@
 
 #define RENEW_BEFORE_US (INT64_C(600) * 1000000) /* at most; else a sixth of the token's life */
 #define RENEW_TIMEOUT_MS 30000
+#define RENEW_AGAIN_MS 5000
 #define BACKOFF_BASE_MS 200
 #define BACKOFF_CAP_MS 20000
 #define STOP_LOOK_MS 100
@@ -41,9 +45,11 @@ struct ab_api {
     struct ab_client_file file;
     struct timespec file_time;
     ab_http_t *http;
-    bool renew;
+    bool renew, late;
     int64_t renew_not_before_ms; /* after a failed renewal: not with every call */
-    char trace[AB_TRACE_ID];     /* of the last call */
+    char *
+        replaced; /* the refresh token in the file that ours replaces, while it cannot be written */
+    char trace[AB_TRACE_ID]; /* of the last call */
 };
 
 static struct timespec time_of(const char *path)
@@ -93,6 +99,14 @@ ab_api_t *ab_api_new(const struct ab_client_file *file, bool renew, struct ab_er
     return AB_TAKE(self);
 }
 
+ab_api_t *ab_api_new_late(const struct ab_client_file *file, struct ab_error *err)
+{
+    ab_api_t *self = ab_api_new(file, true, err);
+    if (self)
+        self->late = true;
+    return self;
+}
+
 void ab_api_destroy(ab_api_t **self)
 {
     if (!*self)
@@ -101,34 +115,61 @@ void ab_api_destroy(ab_api_t **self)
         ab_log_trace(NULL);
     ab_http_destroy(&(*self)->http);
     ab_client_file_free(&(*self)->file);
+    free((*self)->replaced);
     free(*self);
     *self = NULL;
 }
 
 /* ------------------------------------------------------------------ the client file */
 
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* Our tokens into the file. */
+static int save(ab_api_t *self, struct ab_error *err)
+{
+    if (ab_client_file_save(&self->file, err) < 0)
+        return -1;
+    self->file_time = time_of(self->file.path);
+    free(self->replaced);
+    self->replaced = NULL;
+    return 0;
+}
+
+static int adopt(ab_api_t *self, struct ab_error *err)
+{
+    struct timespec now = time_of(self->file.path);
+    struct ab_client_file fresh = {0};
+
+    if (ab_client_file_load_path(&fresh, self->file.path, err) < 0)
+        return -1;
+    self->file_time = now;
+    if (strcmp(fresh.api_root, self->file.api_root) != 0) {
+        ab_client_file_free(&fresh);
+        return ab_fail(err, AB_EAUTH, "%s speaks of another centre by now", self->file.path);
+    }
+    if (same(fresh.refresh_token, self->replaced)) { /* ours are newer */
+        ab_client_file_free(&fresh);
+        return save(self, err);
+    }
+    ab_client_file_free(&self->file);
+    self->file = fresh;
+    return open_http(self, err);
+}
+
 /* Take over what another process (or `abies login`) wrote. A file that cannot be read now, or
  * speaks of another centre, changes nothing. */
 static void reread(ab_api_t *self)
 {
     struct timespec now = time_of(self->file.path);
-    struct ab_client_file fresh = {0};
 
-    if (!now.tv_sec || memcmp(&now, &self->file_time, sizeof(now)) == 0)
-        return;
-    if (ab_client_file_load_path(&fresh, self->file.path, NULL) < 0)
-        return;
-    self->file_time = now;
-    if (strcmp(fresh.api_root, self->file.api_root) == 0) {
-        ab_client_file_free(&self->file);
-        self->file = fresh;
-        (void)open_http(self, NULL);
-    } else {
-        ab_client_file_free(&fresh);
-    }
+    if (now.tv_sec && memcmp(&now, &self->file_time, sizeof(now)) != 0)
+        (void)adopt(self, NULL);
 }
 
-/* -1 where a file system has no locks: then two renewals may meet, which costs one new login. */
+/* -1 where a file system has no locks, or somebody stopped holds it. */
 static int lock_file(const char *path)
 {
     AB_AUTO(ab_buf_free) struct ab_buf name = {0};
@@ -192,24 +233,41 @@ static int send_refresh(ab_api_t *self, struct ab_error *err)
     return take_tokens(&self->file, &reply, err);
 }
 
+/* Not over what others have written since: it would bring a refresh token back that is used up. */
+static int keep_tokens(ab_api_t *self, const char *sent, struct ab_error *err)
+{
+    AB_AUTO(ab_client_file_free) struct ab_client_file now = {0};
+
+    if (ab_client_file_load_path(&now, self->file.path, NULL) == 0
+        && !same(now.refresh_token, sent))
+        return adopt(self, err);
+    if (save(self, NULL) < 0) { /* ours are good all the same; freshen tries again */
+        free(self->replaced);
+        self->replaced = strdup(sent);
+    }
+    return 0;
+}
+
+/* The file is read whatever its time says: a network file system may show an old time, but opens
+ * the new file. Without it nothing is sent, because ours may be used up. */
 static int renew_token(ab_api_t *self, const char *used, struct ab_error *err)
 {
     AB_AUTO(ab_close) int lock = lock_file(self->file.path);
 
     (void)lock;
-    reread(self); /* somebody else may have been quicker */
+    if (adopt(self, err) < 0)
+        return -1;
     if (self->file.token && used && strcmp(self->file.token, used) != 0)
-        return 0;
+        return 0; /* somebody else was quicker */
     if (!self->file.refresh_token)
         return ab_fail(err, AB_EAUTH, "the token has ended; run `abies login`");
-    if (send_refresh(self, err) < 0) {
-        self->renew_not_before_ms = ab_now_ms() + 5000;
+    AB_AUTO(ab_free) char *sent = copy(self->file.refresh_token);
+    /* With a full disk the next token would be lost, and this one used up. */
+    if (save(self, err) < 0 || send_refresh(self, err) < 0) {
+        self->renew_not_before_ms = ab_now_ms() + RENEW_AGAIN_MS;
         return -1;
     }
-    if (ab_client_file_save(&self->file, err) < 0)
-        return -1;
-    self->file_time = time_of(self->file.path);
-    return 0;
+    return keep_tokens(self, sent, err);
 }
 
 static bool may_renew(const ab_api_t *self)
@@ -240,8 +298,10 @@ static int64_t renew_before_us(const char *token)
 static void freshen(ab_api_t *self)
 {
     reread(self);
+    if (self->replaced && ab_now_ms() >= self->renew_not_before_ms && save(self, NULL) < 0)
+        self->renew_not_before_ms = ab_now_ms() + RENEW_AGAIN_MS;
     int64_t end = self->file.token_expiry_us;
-    int64_t left = end - ab_utc_us();
+    int64_t left = (end - ab_utc_us()) * (self->late ? 2 : 1);
     if (end && left < RENEW_BEFORE_US && left < renew_before_us(self->file.token)
         && may_renew(self)) {
         AB_AUTO(ab_free) char *used = copy(self->file.token);

@@ -37,6 +37,9 @@ typedef struct ab_api ab_api_t;
 /* Keeps a copy of what it needs. Re-reads the file when its time changes and after a 401; with a
  * refresh token and `renew` it renews the access token itself and writes the file. */
 ab_api_t *ab_api_new(const struct ab_client_file *file, bool renew, struct ab_error *err);
+/* For a process beside an agent that renews: it does so itself only when the token has all but
+ * ended, or has, which means that the agent is stopped. */
+ab_api_t *ab_api_new_late(const struct ab_client_file *file, struct ab_error *err);
 void ab_api_destroy(ab_api_t **self);
 
 /* One call. path "/jobs/?state=READY" (already encoded); body NULL or text. `reply` gets the body.

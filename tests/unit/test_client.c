@@ -10,12 +10,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -142,6 +144,14 @@ static ab_api_t *open_api(bool renew)
     ab_api_t *api = ab_api_new(&file, renew, &err);
     assert_non_null(api);
     return api;
+}
+
+/* A client whose token the centre will not take. */
+static ab_api_t *open_old(struct server *s)
+{
+    start(s);
+    write_client(s->port, "token: old\nrefresh_token: r1\n");
+    return open_api(true);
 }
 
 /* ------------------------------------------------------------------ calls */
@@ -325,9 +335,7 @@ static void a_token_at_its_end_is_renewed_and_written_to_the_file(void **state)
                                  "\"expiration\":\"2099-01-01T00:00:00\",\"x\":123}"),
                            OK_A,
                        }};
-    start(&s);
-    write_client(s.port, "token: old\nrefresh_token: r1\n");
-    AB_AUTO(ab_api_destroy) ab_api_t *api = open_api(true);
+    AB_AUTO(ab_api_destroy) ab_api_t *api = open_old(&s);
     AB_AUTO(ab_free) char *path = client_path();
     AB_AUTO(ab_client_file_free) struct ab_client_file file = {0};
     struct stat st;
@@ -344,6 +352,150 @@ static void a_token_at_its_end_is_renewed_and_written_to_the_file(void **state)
     assert_true(file.token_expiry_us > 0);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
+}
+
+#define FRESH REPLY("200 OK", "", "{\"access_token\":\"fresh\",\"refresh_token\":\"r2\"}")
+#define DENIED REPLY("401 Unauthorized", "", "{}")
+
+/* How many requests it takes to make one call with a token that lives for so long still. */
+static int requests_at(int64_t left_sec, bool late)
+{
+    struct server s = {.answers = {FRESH, OK_A}};
+    char more[160], when[AB_TIME_TEXT];
+    AB_AUTO(ab_free) char *path = client_path();
+    AB_AUTO(ab_client_file_free) struct ab_client_file file = {0};
+
+    start(&s);
+    if (left_sec > 300 + 300 * !late)
+        s.answers[0] = OK_A;
+    ab_time_format(ab_utc_us() + left_sec * 1000000, false, when);
+    snprintf(more, sizeof(more), "token: old\nrefresh_token: r1\ntoken_expiry: %s\n", when);
+    write_client(s.port, more);
+    assert_int_equal(ab_client_file_load_path(&file, path, NULL), 0);
+    AB_AUTO(ab_api_destroy)
+    ab_api_t *api = late ? ab_api_new_late(&file, NULL) : ab_api_new(&file, true, NULL);
+    assert_int_equal(ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL), 200);
+    stop(&s);
+    return s.served;
+}
+
+static void a_launcher_renews_later_than_its_agent(void **state)
+{
+    (void)state;
+    assert_int_equal(requests_at(660, false), 1);
+    assert_int_equal(requests_at(540, false), 2);
+    assert_int_equal(requests_at(540, true), 1);
+    assert_int_equal(requests_at(240, true), 2);
+    assert_int_equal(requests_at(-9, true), 2);
+}
+
+static void a_file_that_looks_old_is_read_before_a_refresh_token_is_used(void **state)
+{
+    (void)state;
+    struct server s = {.answers = {OK_A, OK_A, DENIED, OK_A}};
+    AB_AUTO(ab_free) char *path = client_path();
+    struct timespec then[2] = {{.tv_sec = 1700000000}, {.tv_sec = 1700000000}};
+
+    AB_AUTO(ab_api_destroy) ab_api_t *api = open_old(&s);
+    assert_int_equal(ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL), 200);
+    utimensat(AT_FDCWD, path, then, 0);
+    assert_int_equal(ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL), 200);
+    write_client(s.port, "token: new\nrefresh_token: r2\n");
+    utimensat(AT_FDCWD, path, then, 0);
+    assert_int_equal(ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL), 200);
+    stop(&s);
+    assert_non_null(strstr(s.seen[3], "Bearer new"));
+}
+
+struct intruder {
+    struct server *server;
+    const char *more;
+};
+
+/* Another process writes the file while the answer to our renewal is under way. */
+static void *intrude(void *arg)
+{
+    struct intruder *self = arg;
+    while (self->server->served < 2)
+        usleep(1000);
+    write_client(self->server->port, self->more);
+    return NULL;
+}
+
+static void a_renewal_that_others_have_passed_is_not_written(void **state)
+{
+    (void)state;
+    struct server s = {.answers = {DENIED, FRESH, OK_A}, .hold_ms = 200};
+    struct intruder other = {&s, "token: newest\nrefresh_token: r9\n"};
+    AB_AUTO(ab_free) char *path = client_path();
+    AB_AUTO(ab_client_file_free) struct ab_client_file file = {0};
+    pthread_t thread;
+
+    AB_AUTO(ab_api_destroy) ab_api_t *api = open_old(&s);
+    pthread_create(&thread, NULL, intrude, &other);
+    assert_int_equal(ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL), 200);
+    pthread_join(thread, NULL);
+    stop(&s);
+    assert_non_null(strstr(s.seen[2], "Bearer newest"));
+    assert_int_equal(ab_client_file_load_path(&file, path, NULL), 0);
+    assert_string_equal(file.refresh_token, "r9");
+}
+
+/* No byte can be written to any file: as with a full disk, and for root as well. */
+static void fill_disk(bool full)
+{
+    static struct rlimit before;
+    struct rlimit none;
+
+    signal(SIGXFSZ, SIG_IGN);
+    if (full)
+        getrlimit(RLIMIT_FSIZE, &before);
+    none = (struct rlimit){full ? 0 : before.rlim_cur, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+}
+
+static void with_a_full_disk_no_refresh_token_is_used_up(void **state)
+{
+    (void)state;
+    struct server s = {.answers = {DENIED, FRESH, OK_A}};
+
+    AB_AUTO(ab_api_destroy) ab_api_t *api = open_old(&s);
+    fill_disk(true);
+    int status = ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL);
+    fill_disk(false);
+    assert_int_equal(status, 401);
+    stop(&s);
+    assert_int_equal(s.served, 1);
+}
+
+static void *fill_disk_in_mid_renewal(void *arg)
+{
+    struct server *s = arg;
+    while (s->served < 2)
+        usleep(1000);
+    fill_disk(true);
+    return NULL;
+}
+
+static void tokens_that_cannot_be_written_are_used_and_written_later(void **state)
+{
+    (void)state;
+    struct server s = {.answers = {DENIED, FRESH, OK_A, OK_A}, .hold_ms = 200};
+    AB_AUTO(ab_free) char *path = client_path();
+    AB_AUTO(ab_client_file_free) struct ab_client_file file = {0};
+    pthread_t thread;
+
+    AB_AUTO(ab_api_destroy) ab_api_t *api = open_old(&s);
+    pthread_create(&thread, NULL, fill_disk_in_mid_renewal, &s);
+    int status = ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL);
+    pthread_join(thread, NULL);
+    fill_disk(false);
+    assert_int_equal(status, 200);
+    assert_int_equal(ab_api_call(api, "GET", "/x", NULL, 0, NULL, NULL, NULL), 200);
+    stop(&s);
+    assert_non_null(strstr(s.seen[3], "Bearer fresh"));
+    assert_int_equal(ab_client_file_load_path(&file, path, NULL), 0);
+    assert_string_equal(file.refresh_token, "r2");
 }
 
 /* ------------------------------------------------------------------ the client file */
@@ -450,6 +602,11 @@ int main(void)
         TEST(an_answer_past_its_limit_is_refused),
         TEST(a_token_that_somebody_else_renewed_is_read_from_the_file),
         TEST(a_token_at_its_end_is_renewed_and_written_to_the_file),
+        TEST(a_launcher_renews_later_than_its_agent),
+        TEST(a_file_that_looks_old_is_read_before_a_refresh_token_is_used),
+        TEST(a_renewal_that_others_have_passed_is_not_written),
+        TEST(with_a_full_disk_no_refresh_token_is_used_up),
+        TEST(tokens_that_cannot_be_written_are_used_and_written_later),
         TEST(a_client_file_survives_writing_and_reading),
         TEST(a_client_file_that_is_wrong_or_open_to_others_is_refused),
         TEST(the_client_file_of_a_site_comes_before_the_users),
