@@ -18,12 +18,12 @@ static int seats = AB_PASSWORD_AT_ONCE;
 static int take_seat(struct ab_error *err)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += AB_PASSWORD_WAIT_MS / 1000;
     int rc = 0;
     pthread_mutex_lock(&lock);
     while (seats == 0 && rc == 0)
-        rc = pthread_cond_timedwait(&seat_free, &lock, &until);
+        rc = pthread_cond_clockwait(&seat_free, &lock, CLOCK_MONOTONIC, &until);
     if (seats > 0) {
         seats--;
         rc = 0;

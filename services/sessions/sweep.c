@@ -22,6 +22,17 @@ enum {
     JOBS_A_BATCH = 1000,
 };
 
+void sweep_clock(struct sweep_watch *self, int64_t now_ms, int64_t database_ms, int64_t ttl_ms)
+{
+    int64_t jump_ms = database_ms - now_ms - self->ahead_ms;
+
+    if (self->seen_ms != 0 && llabs(jump_ms) > ttl_ms / 3) {
+        ab_log(AB_WARN, "sweep.clock_jump", AB_KV("ms", jump_ms));
+        self->since_ms = now_ms;
+    }
+    self->ahead_ms = database_ms - now_ms;
+}
+
 bool sweep_watch(struct sweep_watch *self, int64_t now_ms, bool reachable, int64_t ttl_ms,
                  int64_t period_ms)
 {
@@ -36,16 +47,6 @@ bool sweep_watch(struct sweep_watch *self, int64_t now_ms, bool reachable, int64
     }
     self->seen_ms = now_ms;
     return now_ms - self->since_ms >= ttl_ms;
-}
-
-/* One timer thread a process: it has the watch to itself. */
-static bool silence_counts(const struct ab_call *call)
-{
-    static struct sweep_watch watch;
-    int gateways = ab_gateways(call);
-    return gateways < 0
-           || sweep_watch(&watch, ab_now_ms(), gateways > 0, ab_conf_ms(call->conf, "session_ttl"),
-                          ab_conf_ms(call->conf, "sweep_period"));
 }
 
 /* A setting as an interval. */
@@ -88,10 +89,31 @@ static int end_batch(struct ab_call *call, const PGresult *stale, struct ab_erro
     return end.more || n == SESSIONS_A_BATCH;
 }
 
+/* One timer thread a process: it has the watch to itself. -1: the database failed. */
+static int silence_counts(struct ab_call *call, struct ab_error *err)
+{
+    static struct sweep_watch watch;
+    int gateways = ab_gateways(call);
+    int64_t ttl_ms = ab_conf_ms(call->conf, "session_ttl");
+
+    PGresult *clock = ab_run(call, &SQL_session_clock, err);
+    if (!clock)
+        return -1;
+    if (gateways < 0)
+        return true;
+    int64_t now_ms = ab_now_ms();
+    sweep_clock(&watch, now_ms, ab_col_int(clock, 0, 0), ttl_ms);
+    return sweep_watch(&watch, now_ms, gateways > 0, ttl_ms,
+                       ab_conf_ms(call->conf, "sweep_period"));
+}
+
 int sweep_sessions(struct ab_call *call, struct ab_error *err)
 {
     bind_ms(call, "ttl", "session_ttl");
-    ab_bind_bool(call, "by_age", silence_counts(call));
+    int by_age = silence_counts(call, err);
+    if (by_age < 0)
+        return -1;
+    ab_bind_bool(call, "by_age", by_age > 0);
     ab_bind_int(call, "batch", SESSIONS_A_BATCH);
     PGresult *stale = ab_run(call, &SQL_session_stale, err);
     if (!stale)

@@ -2,6 +2,12 @@
 --
 -- session_end itself is in common/lifecycle.
 
+-- name: session_clock
+-- The sweeper, first of all: what time it is here. A heartbeat from the future is from before the clock was set
+-- back: it counts from now, or its session would outlive its launcher by the whole jump.
+WITH early AS (UPDATE sessions SET heartbeat = now() WHERE heartbeat > now() + :ttl::interval RETURNING id)
+SELECT (extract(epoch FROM now()) * 1000)::bigint AS now_ms, (SELECT count(*) FROM early) AS early;
+
 -- name: session_stale
 -- The sweeper, first statement: sessions that are over, whoever owns them. A session that is acquiring
 -- right now is locked by its own touch, thus alive, thus skipped. by_age: false while heartbeats could not have come.

@@ -486,6 +486,48 @@ static void silence_counts_only_while_heartbeats_can_come(void **state)
     assert_true(sweep_watch(&watch, now += 60000, true, 1000, 60000));
 }
 
+static void a_jump_of_the_databases_clock_makes_nobody_stale(void **state)
+{
+    (void)state;
+    enum {
+        TTL = 300000,
+        PERIOD = 10000,
+        HOUR = 3600000
+    };
+    for (int64_t jump = -HOUR; jump <= HOUR; jump += 2 * HOUR) {
+        struct sweep_watch watch = {0};
+        int64_t now = 5000000, clock = 1700000000000;
+        bool counts = false;
+        for (int64_t at = 0; at <= TTL; at += PERIOD) {
+            /* it may be slewed: a percent is no jump */
+            sweep_clock(&watch, now + at, clock + at + at / 100, TTL);
+            counts = sweep_watch(&watch, now + at, true, TTL, PERIOD);
+        }
+        assert_true(counts);
+        now += TTL + PERIOD;
+        for (int64_t at = 0; at < TTL; at += PERIOD) {
+            sweep_clock(&watch, now + at, clock + jump + TTL + PERIOD + at, TTL);
+            assert_false(sweep_watch(&watch, now + at, true, TTL, PERIOD));
+        }
+        sweep_clock(&watch, now + TTL, clock + jump + 2 * TTL + PERIOD, TTL);
+        assert_true(sweep_watch(&watch, now + TTL, true, TTL, PERIOD));
+    }
+}
+
+static void a_heartbeat_from_the_future_counts_from_now(void **state)
+{
+    (void)state;
+    int64_t silent = new_session(user, site, 0);
+    pg_exec(desk_db(), "UPDATE sessions SET heartbeat = now() + interval '1 hour' WHERE id = %" I,
+            silent);
+    tick("sessions", "sweep");
+    assert_int_equal(pg_int(desk_db(),
+                            "SELECT count(*) FROM sessions WHERE id = %" I
+                            " AND heartbeat BETWEEN now() - interval '5 s' AND now()",
+                            silent),
+                     1);
+}
+
 static void the_sweeper_ends_sessions_of_finished_batch_jobs(void **state)
 {
     (void)state;
@@ -639,6 +681,8 @@ int main(void)
         test(a_cancelled_job_whose_session_ends_has_failed),
         test(the_sweeper_ends_what_was_not_heard_of),
         test(silence_counts_only_while_heartbeats_can_come),
+        test(a_jump_of_the_databases_clock_makes_nobody_stale),
+        test(a_heartbeat_from_the_future_counts_from_now),
         test(the_sweeper_ends_sessions_of_finished_batch_jobs),
         test(fifty_lost_sessions_are_ended_by_a_few_ticks),
         test(housekeeping_forgets_old_requests_and_makes_partitions),

@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,7 +86,8 @@ static int64_t find(const char *folder, int64_t batch_job_id)
 
 static bool waits(const struct record *r)
 {
-    return !r->started_us && ab_utc_us() - r->submitted_us < START_US;
+    return !r->started_us
+           && llabs(ab_utc_us() - r->submitted_us) < START_US; /* a clock may go back */
 }
 
 static int list(const char *folder, ab_arena_t *arena, struct scheduler_job **jobs, size_t *n,
