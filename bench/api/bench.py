@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import re
 import ssl
 import statistics
 import subprocess
@@ -12,7 +13,8 @@ import sys
 import time
 import urllib.parse
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "lib"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "lib"))
 from centre import BIN, Centre, temporary_folder  # noqa: E402
 
 HERTZ = os.sysconf("SC_CLK_TCK")
@@ -74,17 +76,17 @@ class Cpu:
         self.pids = {}
         for row in centre.processes():
             role = {"gateway": "gateway", "postgres": "database"}.get(row["role"], "service")
-            self.pids.setdefault(role, []).extend(children(row["pid"]) if role == "database" else [row["pid"]])
+            self.pids.setdefault(role, []).append(row["pid"])
 
     def read(self):
-        total = {}
+        spent = {}
         for role, pids in self.pids.items():
-            for pid in pids:
+            for pid in [p for pid in pids for p in children(pid)]:
                 try:
-                    total[role] = total.get(role, 0) + cpu_of(pid)
+                    spent[role, pid] = cpu_of(pid)
                 except OSError:
                     pass
-        return total
+        return spent
 
     def __enter__(self):
         self.before = self.read()
@@ -92,7 +94,9 @@ class Cpu:
 
     def __exit__(self, *_):
         after = self.read()
-        self.used = {role: after.get(role, 0) - self.before.get(role, 0) for role in after}
+        self.used = {}
+        for key, cpu in after.items(): # what ended meanwhile (a vacuum) is not counted
+            self.used[key[0]] = self.used.get(key[0], 0) + cpu - self.before.get(key, 0)
 
     def text(self, units):
         return "  CPU us each: " + ", ".join(f"{r} {self.used.get(r, 0) / max(units, 1) * 1e6:.0f}" for r in ("gateway", "service", "database"))
@@ -115,6 +119,8 @@ class Bench:
         self.site = json.loads(self.client.call("POST", "/sites/", json.dumps({"name": "bench", "path": "/bench"})))["id"]
         self.app = json.loads(self.client.call("POST", "/apps/", json.dumps({"site_id": self.site, "name": "a", "serialized_class": "",
                                                                             "source_code": ""})))["id"]
+
+        self.owner = self.psql(f"SELECT owner_id FROM sites WHERE id = {self.site}")
 
     def psql(self, *commands, db="abies"):
         args = []
@@ -174,13 +180,39 @@ class Bench:
             print(f"bulk create of 1,000, {clients} client(s): {x:,.0f} jobs/s = {x / limit:.2f} of plain COPY ({limit:,.0f}; aim {aim})")
             print(cpu.text(calls * 1000))
 
+    def own(self, *statements):
+        """Median of the milliseconds that PostgreSQL takes for the statements by themselves, one after the other: pgbench, planned for their values
+        (as the services' are: a plan for everybody's average can be a very bad one for a tenant)."""
+        script = self.centre.folder / "own.sql"
+        script.write_text("".join(f"{x};\n" for x in statements))
+        took = []
+        for _ in range(self.repeats):
+            out = subprocess.run(["pgbench", "-n", "-M", "extended", "-T", str(self.seconds), "-f", script, f"{self.pg} dbname=abies"], check=True,
+                                 capture_output=True, text=True).stdout
+            took.append(float(re.search(r"latency average = ([0-9.]+)", out)[1]))
+        return statistics.median(took)
+
+    def timed(self, what, own, path):
+        """Print the median of a GET as a multiple of `own` milliseconds; wrk, because Python's client is slower than all the rest."""
+        with Cpu(self.centre) as cpu:
+            out = subprocess.run(["wrk", "-t1", "-c1", f"-d{self.seconds}", "--latency", "-H", f"Authorization: Bearer {self.token}", self.centre.root + path],
+                                 check=True, capture_output=True, text=True).stdout
+        if "Non-2xx" in out:
+            raise SystemExit(out)
+        value, unit = re.search(r"50%\s+([0-9.]+)(us|ms|s)", out).groups()
+        p50 = float(value) * {"us": 1e-3, "ms": 1, "s": 1e3}[unit]
+        print(f"{what}: p50 {p50:.2f} ms = {p50 / own:.2f} times the database's own ({own:.2f} ms; aim 2)")
+        print(cpu.text(int(re.search(r"(\d+) requests in", out)[1])))
+
     def single(self):
         self.clear()
         base = self.limit("p50", "create_copy", "--clients", "1", "-n", "1")
         body = jobs_body(self.app, 1)
-        took = repeat(lambda: self.client.call("POST", "/jobs/", body), self.seconds)
+        with Cpu(self.centre) as cpu:
+            took = repeat(lambda: self.client.call("POST", "/jobs/", body), self.seconds)
         p50 = statistics.median(took) * 1e3
         print(f"single create: p50 {p50:.2f} ms = {p50 / base:.2f} times the database's own ({base:.2f} ms; aim 2)")
+        print(cpu.text(len(took)))
 
     def update(self):
         self.clear()
@@ -194,49 +226,61 @@ class Bench:
             print(f"update of 1,000, {clients} client(s): {rate * 1000:,.0f} jobs/s = {rate * 1000 / base:.2f} of the database's own ({base:,.0f}; aim 0.7)")
             print(cpu.text(calls * 1000))
 
-    def fill(self, backlog):
-        """backlog runnable jobs and as many finished ones, straight into the tables."""
+    def fill(self, backlog, finished):
+        """Runnable jobs with finished ones among them, straight into the tables."""
         self.clear()
+        total = backlog + finished
         self.psql(f"""INSERT INTO jobs (id, owner_id, site_id, app_id, last_update, state, num_nodes, node_packing_count, wall_time_min)
-                      SELECT g, u.id, {self.site}, {self.app}, now(), CASE WHEN g % 2 = 0 THEN 'PREPROCESSED' ELSE 'JOB_FINISHED' END::job_state,
+                      SELECT g, {self.owner}, {self.site}, {self.app}, now(),
+                             CASE WHEN g * {backlog}::bigint / {total} > (g - 1) * {backlog}::bigint / {total} THEN 'PREPROCESSED' ELSE 'JOB_FINISHED' END::job_state,
                              1, 1 + 3 * ((g / 1000) % 2), 10 * (1 + (g / 500) % 4)
-                      FROM generate_series(1, {2 * backlog}) g, (SELECT owner_id AS id FROM sites WHERE id = {self.site}) u""",
+                      FROM generate_series(1, {total}) g""",
                   """INSERT INTO job_specs (id, owner_id, app_id, workdir, tags) SELECT id, owner_id, app_id, 'run-' || id,
                      jsonb_build_object('experiment', 'e' || id % 10) FROM jobs""",
                   """INSERT INTO job_counts SELECT owner_id, site_id, app_id, state, count(*), sum(num_nodes * 1000000::bigint / node_packing_count), 0
                      FROM jobs GROUP BY 1, 2, 3, 4""",
-                  f"SELECT setval('job_ids', {2 * backlog})", "VACUUM ANALYZE jobs", "VACUUM ANALYZE job_specs", "CHECKPOINT")
+                  f"SELECT setval('job_ids', {total})", "VACUUM ANALYZE jobs", "VACUUM ANALYZE job_specs", "CHECKPOINT")
 
-    def acquire(self, backlogs):
+    def acquire(self, backlogs, finished):
         first = {}
-        for backlog in backlogs:
-            self.fill(backlog)
+        for backlog, beside in [(b, f) for f in ([0, finished] if finished else [0]) for b in backlogs]:
+            self.fill(backlog, beside)
             for n in (1, 32, 512):
                 took = []
                 body = json.dumps({"max_num_jobs": n, "filter_tags": {}, "max_aggregate_nodes": 1e9}).encode()
-                for turn in range(14):
-                    session = json.loads(self.client.call("POST", "/sessions/", json.dumps({"site_id": self.site})))["id"]
-                    begun = time.perf_counter()
-                    self.client.call("POST", f"/sessions/{session}", body)
-                    if turn >= 4:
-                        took.append(time.perf_counter() - begun)
-                    self.client.call("DELETE", f"/sessions/{session}")
+                with Cpu(self.centre) as cpu:
+                    for turn in range(14):
+                        session = json.loads(self.client.call("POST", "/sessions/", json.dumps({"site_id": self.site})))["id"]
+                        begun = time.perf_counter()
+                        self.client.call("POST", f"/sessions/{session}", body)
+                        if turn >= 4:
+                            took.append(time.perf_counter() - begun)
+                        self.client.call("DELETE", f"/sessions/{session}")
                 p50 = statistics.median(took) * 1e3
                 ratio = p50 / first.setdefault(n, p50)
-                print(f"acquire {n} of {backlog:,} (as many finished beside): p50 {p50:.1f} ms, {n / p50 * 1e3:,.0f} jobs/s, {ratio:.2f} of the smallest (aim 1.5)")
+                print(f"acquire {n} of {backlog:,}, {beside:,} finished beside: p50 {p50:.1f} ms, {n / p50 * 1e3:,.0f} jobs/s, {ratio:.2f} of the first (aim 1.5)")
+                print(cpu.text(14 * n) + " (with taking and giving back)")
 
     def lists(self):
-        took = repeat(lambda: self.client.call("GET", "/jobs/?limit=100"), self.seconds)
-        print(f"list of 100: p50 {statistics.median(took) * 1e3:.2f} ms")
-        took = repeat(lambda: self.client.call("GET", "/events/?limit=100"), self.seconds)
-        print(f"events, newest 100: p50 {statistics.median(took) * 1e3:.2f} ms")
+        self.fill(100000, 100000)
+        columns = ", ".join(re.findall(r"^ *F\((?:of|job),[^\"]*AB_OUT[^\n]*?\"([sj]\.[a-z_]+)\"", (ROOT / "common/schema/job.def").read_text(), re.M))
+        total = f"SELECT coalesce(sum(%s), 0) FROM job_counts WHERE owner_id = {self.owner}"
+        own = self.own(f"SELECT {columns} FROM job_specs s JOIN jobs j ON j.id = s.id WHERE s.owner_id = {self.owner} ORDER BY s.id LIMIT 100", total % "jobs")
+        self.timed("list of 100 jobs and their number", own, "/jobs/?limit=100")
         size = len(self.client.call("GET", "/jobs/?limit=100000"))
         took = repeat(lambda: self.client.call("GET", "/jobs/?limit=100000"), 1, least=3)
         print(f"list of everything, {size / 1e6:.1f} MB: p50 {statistics.median(took):.2f} s")
+        self.memory("after it", {"gateway", "jobs"})
+        self.clear()
+        for _ in range(20):
+            self.client.call("POST", "/jobs/", jobs_body(self.app))
+        own = self.own(f"SELECT id, job_id, timestamp, from_state, to_state, data FROM events WHERE owner_id = {self.owner} ORDER BY timestamp DESC, id LIMIT 100",
+                       total % "events")
+        self.timed("newest 100 events and their number", own, "/events/?limit=100")
 
-    def memory(self, when):
+    def memory(self, when, roles=None):
         for row in self.centre.processes():
-            if row["role"] != "postgres":
+            if row["role"] != "postgres" and (not roles or row["role"] in roles):
                 status = pathlib.Path(f"/proc/{row['pid']}/status").read_text()
                 rss = int(next(x for x in status.splitlines() if x.startswith("VmRSS")).split()[1])
                 print(f"memory {when}: {row['name']} {rss / 1024:.1f} MB")
@@ -247,6 +291,7 @@ def main():
     p.add_argument("--seconds", type=int, default=3)
     p.add_argument("--repeats", type=int, default=3)
     p.add_argument("--backlog", type=int, action="append")
+    p.add_argument("--finished", type=int, default=1000000)
     p.add_argument("--only", action="append", choices=["create", "single", "update", "acquire", "lists"])
     o = p.parse_args()
     with Centre(temporary_folder("bench")) as centre:
@@ -255,7 +300,7 @@ def main():
         b.memory("at rest")
         for section in o.only or ["create", "single", "update", "acquire", "lists"]:
             if section == "acquire":
-                b.acquire(o.backlog or [1000, 100000])
+                b.acquire(o.backlog or [1000, 100000, 1000000], o.finished)
             else:
                 getattr(b, section)()
         b.memory("after load")
