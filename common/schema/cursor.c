@@ -1,6 +1,8 @@
 /* cursor.c - msgpack, one token at a time, every length checked against the bytes that are there */
 #include "pack.h"
 
+#include "base/cleanup.h"
+
 #include <string.h>
 
 struct ab_cursor ab_cursor(const void *bytes, size_t len)
@@ -27,32 +29,45 @@ static int broken(struct ab_cursor *self)
     return -1;
 }
 
+/* Of each first byte: what it begins, and how long it is when that says so (0: read on). */
+#define FIX(kind, size)                                                                            \
+    {                                                                                              \
+        AB_TK_##kind, size                                                                         \
+    }
+static const struct {
+    uint8_t kind, size;
+} firsts[256] = {
+    [0x00 ... 0x7f] = FIX(INT, 1),
+    [0x80 ... 0x8f] = FIX(MAP, 0),
+    [0x90 ... 0x9f] = FIX(ARRAY, 0),
+    [0xa0 ... 0xbf] = FIX(STR, 0),
+    [0xc0] = FIX(NIL, 1),
+    [0xc1] = FIX(BROKEN, 0),
+    [0xc2 ... 0xc3] = FIX(BOOL, 1),
+    [0xc4 ... 0xc6] = FIX(BIN, 0),
+    [0xc7 ... 0xc9] = FIX(EXT, 0),
+    [0xca] = FIX(REAL, 5),
+    [0xcb] = FIX(REAL, 9),
+    [0xcc] = FIX(INT, 2),
+    [0xcd] = FIX(INT, 3),
+    [0xce] = FIX(INT, 5),
+    [0xcf] = FIX(INT, 9),
+    [0xd0] = FIX(INT, 2),
+    [0xd1] = FIX(INT, 3),
+    [0xd2] = FIX(INT, 5),
+    [0xd3] = FIX(INT, 9),
+    [0xd4 ... 0xd8] = FIX(EXT, 0),
+    [0xd9 ... 0xdb] = FIX(STR, 0),
+    [0xdc ... 0xdd] = FIX(ARRAY, 0),
+    [0xde ... 0xdf] = FIX(MAP, 0),
+    [0xe0 ... 0xff] = FIX(INT, 1),
+};
+
 enum ab_tk ab_cursor_peek(const struct ab_cursor *self)
 {
     if (self->broken)
         return AB_TK_BROKEN;
-    if (self->at == self->end)
-        return AB_TK_END;
-    uint8_t c = *self->at;
-    if (c <= 0x7f || c >= 0xe0 || (c >= 0xcc && c <= 0xd3))
-        return AB_TK_INT;
-    if (c <= 0x8f || c == 0xde || c == 0xdf)
-        return AB_TK_MAP;
-    if (c <= 0x9f || c == 0xdc || c == 0xdd)
-        return AB_TK_ARRAY;
-    if (c <= 0xbf || (c >= 0xd9 && c <= 0xdb))
-        return AB_TK_STR;
-    if (c == 0xc0)
-        return AB_TK_NIL;
-    if (c == 0xc1)
-        return AB_TK_BROKEN;
-    if (c <= 0xc3)
-        return AB_TK_BOOL;
-    if (c <= 0xc6)
-        return AB_TK_BIN;
-    if (c == 0xca || c == 0xcb)
-        return AB_TK_REAL;
-    return AB_TK_EXT; /* c7..c9, d4..d8 */
+    return self->at == self->end ? AB_TK_END : (enum ab_tk)firsts[*self->at].kind;
 }
 
 int ab_cursor_nil(struct ab_cursor *self)
@@ -207,59 +222,53 @@ int ab_cursor_map(struct ab_cursor *self, uint32_t *n)
     return take_count(self, 0x80, 0xde, 2, n);
 }
 
-static int skip(struct ab_cursor *self, int depth)
+/* A value that is no container. */
+static int skip_plain(struct ab_cursor *self, enum ab_tk kind)
 {
-    bool b;
-    int64_t i;
-    double f;
     int8_t type;
     const char *s;
     const void *p;
-    size_t len;
-    uint32_t n;
-    switch (ab_cursor_peek(self)) {
-    case AB_TK_NIL:
-        self->at++;
-        return 0;
-    case AB_TK_BOOL:
-        return ab_cursor_bool(self, &b);
-    case AB_TK_INT:
-        if (*self->at == 0xcf && left(self) >= 9) { /* may be above INT64_MAX */
-            self->at += 9;
-            return 0;
-        }
-        return ab_cursor_int(self, &i);
-    case AB_TK_REAL:
-        return ab_cursor_real(self, &f);
-    case AB_TK_STR:
-        return ab_cursor_str(self, &s, &len);
-    case AB_TK_BIN:
-        return ab_cursor_bin(self, &p, &len);
-    case AB_TK_EXT:
-        return ab_cursor_ext(self, &type, &p, &len);
-    case AB_TK_ARRAY:
-    case AB_TK_MAP:
-        if (depth == 0)
+    size_t len, size = firsts[*self->at].size;
+    if (size > 0) {
+        if (left(self) < size)
             return broken(self);
-        uint64_t values = 1;
-        if (ab_cursor_peek(self) == AB_TK_MAP)
-            values = 2;
-        if ((values == 2 ? ab_cursor_map(self, &n) : ab_cursor_array(self, &n)) < 0)
-            return -1;
-        for (values *= n; values > 0; values--)
-            if (skip(self, depth - 1) < 0)
-                return -1;
+        self->at += size;
         return 0;
-    case AB_TK_END:
-    case AB_TK_BROKEN:
-        break;
     }
-    return broken(self);
+    if (kind == AB_TK_STR)
+        return ab_cursor_str(self, &s, &len);
+    if (kind == AB_TK_BIN)
+        return ab_cursor_bin(self, &p, &len);
+    return kind == AB_TK_EXT ? ab_cursor_ext(self, &type, &p, &len) : broken(self);
 }
 
 int ab_cursor_skip(struct ab_cursor *self)
 {
-    return skip(self, 16);
+    uint64_t values[16]; /* still to come, at each depth */
+    int depth = 0;
+    uint64_t more = 1;
+    for (;;) {
+        while (more == 0) {
+            if (depth == 0)
+                return 0;
+            more = values[--depth];
+        }
+        more--;
+        enum ab_tk kind = ab_cursor_peek(self);
+        uint32_t n;
+        if (kind == AB_TK_MAP || kind == AB_TK_ARRAY) {
+            if (depth == AB_COUNT(values))
+                return broken(self);
+            if ((kind == AB_TK_MAP ? ab_cursor_map(self, &n) : ab_cursor_array(self, &n)) < 0)
+                return -1;
+            values[depth++] = more;
+            more = (uint64_t)n * (kind == AB_TK_MAP ? 2 : 1);
+        } else if (kind == AB_TK_END || kind == AB_TK_BROKEN) {
+            return broken(self);
+        } else if (skip_plain(self, kind) < 0) {
+            return -1;
+        }
+    }
 }
 
 int ab_cursor_find(struct ab_cursor map, const char *key, struct ab_cursor *value)

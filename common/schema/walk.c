@@ -37,11 +37,15 @@ static bool put_text(struct ab_walk *self, char **out, char *out_end)
         p += n;
     } else {
         while (p < end && out_end - o >= 8) {
-            uint8_t c = *p++;
-            if (c >= 0x20 && c != '"' && c != '\\') {
-                *o++ = (char)c;
+            const uint8_t *stop = end - p > out_end - o - 7 ? p + (out_end - o - 7) : end, *run = p;
+            while (run < stop && *run >= 0x20 && *run != '"' && *run != '\\')
+                run++;
+            memcpy(o, p, (size_t)(run - p));
+            o += run - p;
+            p = run;
+            if (run == stop)
                 continue;
-            }
+            uint8_t c = *p++;
             *o++ = '\\';
             if (c >= 0x20) {
                 *o++ = (char)c;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define AT_ONCE                                                                                    \
-    ((size_t)32 << 10) /* msgpack up to this is rendered in one go: well below a millisecond */
+    ((size_t)64 << 10) /* msgpack up to this is rendered in one go: a fraction of a millisecond */
 #define CHUNK_HEAD 6   /* "3fea" CR LF */
 #define CHUNK_TAIL 16  /* "]}", CR LF, "0" CR LF CR LF */
 #define WALK_ROOM 512  /* what ab_walk_json asks for at least */
