@@ -251,12 +251,41 @@ static int send_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, struct 
     return (int)i;
 }
 
+/* Rows one at a time; the result of the whole is the last one, without rows. */
+static PGresult *next_rows(ab_db_t *self, const struct ab_db_step *step, struct ab_error *err)
+{
+    bool wanted = true;
+    if (!PQsetSingleRowMode(self->conn)) {
+        out_of_step(self, err);
+        return NULL;
+    }
+    while (db_wait(self, err) == 0) {
+        PGresult *r = PQgetResult(self->conn), *end;
+        if (!r)
+            break;
+        if (PQresultStatus(r) == PGRES_SINGLE_TUPLE) {
+            wanted = wanted && step->row(step->arg, r);
+            PQclear(r);
+            continue;
+        }
+        if (PQresultStatus(r) == PGRES_PIPELINE_SYNC || PQstatus(self->conn) != CONNECTION_OK
+            || (db_wait(self, err) == 0 && !(end = PQgetResult(self->conn))))
+            return r;
+        PQclear(r);
+        break;
+    }
+    if (!self->broken)
+        out_of_step(self, err);
+    return NULL;
+}
+
 static int read_chunk(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,
                       struct ab_error *err)
 {
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
-        PGresult *r = next_result(self, rc < 0 ? NULL : err);
+        struct ab_error *why = rc < 0 ? NULL : err;
+        PGresult *r = steps[i].row ? next_rows(self, &steps[i], why) : next_result(self, why);
         if (!r)
             return -1;
         ExecStatusType is = PQresultStatus(r);

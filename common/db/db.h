@@ -102,6 +102,10 @@ struct ab_db_step {
     const char *const *types;
     const struct ab_db_param *params;
     size_t n; /* of params or values */
+    /* Of a large answer, in a pipeline: each row as it comes, gone afterwards; false: no more is
+     * wanted (it is read and dropped). NULL: all in the result. */
+    bool (*row)(void *arg, const PGresult *r);
+    void *arg;
     PGresult *result;
 };
 int ab_db_pipeline(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t *arena,

@@ -15,7 +15,8 @@
 
 enum {
     MAX_PARAMS = 64 + 8,
-    FIRST_ROWS = 32, /* fetched before their size is known: rows may be large */
+    FEW_ROWS = 128,  /* one statement, and what does not fit is dropped; more need a cursor */
+    FIRST_ROWS = 32, /* fetched from it before their size is known: rows may be large */
 };
 
 struct list {
@@ -312,6 +313,12 @@ static int check_memory(const struct list *self, struct ab_error *err)
     return self->sql.failed ? ab_fail(err, AB_EBUSY, "no memory for this list") : 0;
 }
 
+static struct ab_db_step step_of(const struct list *self)
+{
+    return (struct ab_db_step){
+        .text = self->sql.data, .values = self->params, .types = self->types, .n = self->n_params};
+}
+
 static PGresult *query(struct list *self, struct ab_error *err)
 {
     if (check_memory(self, err) < 0)
@@ -329,12 +336,10 @@ static int query_ahead(struct list *self, struct ab_error *err)
     ab_arena_t *arena = self->call->arena;
     if (check_memory(self, err) < 0)
         return -1;
-    const struct ab_db_step step = {
-        .text = ab_memdup(arena, self->sql.data, self->sql.len + 1),
-        .values = ab_memdup(arena, self->params, self->n_params * sizeof(*self->params)),
-        .types = ab_memdup(arena, self->types, self->n_params * sizeof(*self->types)),
-        .n = self->n_params,
-    };
+    struct ab_db_step step = step_of(self);
+    step.text = ab_memdup(arena, step.text, self->sql.len + 1);
+    step.values = ab_memdup(arena, step.values, step.n * sizeof(*step.values));
+    step.types = ab_memdup(arena, step.types, step.n * sizeof(*step.types));
     return ab_db_ahead(self->call->db, &step, arena, err);
 }
 
@@ -370,6 +375,7 @@ struct page {
     int64_t rows;
     bool ended;         /* nothing is behind it, whatever the limit */
     struct ab_buf next; /* empty: no further page */
+    int64_t total;      /* -1: not known yet */
 };
 
 /* Take as many of the rows as fit, of a statement that asked for `asked`. True: the page is full.
@@ -391,6 +397,70 @@ static bool take_rows(struct list *self, const PGresult *r, int64_t asked, int64
     return true;
 }
 
+/* ---- a page of few rows: one statement, each row taken as it comes */
+
+struct taking {
+    struct list *list;
+    struct page *page;
+    int64_t wanted;
+    int cols[REPLY_COLUMNS];
+    bool full, more;
+};
+
+static bool take_row(void *arg, const PGresult *r)
+{
+    struct taking *t = arg;
+    struct list *self = t->list;
+    if (t->full) {
+        t->more = true;
+        return false;
+    }
+    if (t->page->rows == 0)
+        reply_columns(self->spec->out, r, t->cols);
+    reply_row(self->call, self->spec->out, r, 0, t->cols);
+    t->page->rows++;
+    t->full = t->page->rows == t->wanted || self->call->reply.len >= AB_PAGE_BYTES;
+    int64_t left = self->limit < 0 ? -1 : self->limit - t->page->rows;
+    if (t->full && left != 0)
+        pack_next(self, r, 0, left, &t->page->next);
+    return true;
+}
+
+/* The number of all of them comes in the same round trip. */
+static int fetch_few(struct list *self, int64_t wanted, struct page *page, struct ab_error *err)
+{
+    struct ab_call *call = self->call;
+    struct taking taking = {.list = self, .page = page, .wanted = wanted};
+    struct ab_db_step steps[2];
+    const struct ab_sql *total =
+        self->resumed || !self->spec->total ? NULL : self->spec->total(call, self->query);
+
+    add_page(self, wanted);
+    if (check_memory(self, err) < 0)
+        return -1;
+    steps[0] = step_of(self);
+    steps[0].row = take_row;
+    steps[0].arg = &taking;
+    if (total) {
+        struct ab_db_param *params;
+        size_t n = bind_params(call, total, &params);
+        steps[1] = (struct ab_db_step){.sql = total, .params = params, .n = n};
+    }
+    int64_t from = ab_now_us();
+    int rc = ab_db_pipeline(call->db, steps, total ? 2 : 1, call->arena, err);
+    call->worker->db_us += ab_now_us() - from;
+    if (rc < 0)
+        return -1;
+    page->ended = !taking.more && page->rows < wanted;
+    if (page->ended)
+        ab_buf_clear(&page->next);
+    if (total)
+        page->total = ab_col_int(steps[1].result, 0, 0);
+    return 0;
+}
+
+/* ---- a page of many: through a cursor */
+
 /* How many more rows fit, as far as one can tell from those that are there. */
 static int64_t rows_that_fit(const struct list *self, const struct page *page, int64_t wanted)
 {
@@ -399,19 +469,11 @@ static int64_t rows_that_fit(const struct list *self, const struct page *page, i
     return fit < wanted - page->rows ? fit : wanted - page->rows;
 }
 
-/* A small page is one statement. A large one is read through a cursor: some rows first, then as
- * many more as their size allows, so that a page of very large rows does not fill the memory. */
-static int fetch_page(struct list *self, int64_t wanted, struct page *page, struct ab_error *err)
+/* Some rows first, then as many more as their size allows, so that a page of very large rows does
+ * not fill the memory. */
+static int fetch_many(struct list *self, int64_t wanted, struct page *page, struct ab_error *err)
 {
     PGresult *r;
-    restart(self);
-    if (wanted <= FIRST_ROWS) {
-        add_page(self, wanted);
-        if (!(r = query(self, err)))
-            return -1;
-        (void)take_rows(self, r, wanted, wanted, page);
-        return 0;
-    }
     ab_buf_str(&self->sql, "DECLARE abies_page NO SCROLL CURSOR FOR ");
     add_page(self, wanted);
     if (query_ahead(self, err) < 0)
@@ -424,6 +486,13 @@ static int fetch_page(struct list *self, int64_t wanted, struct page *page, stru
         if (take_rows(self, r, n, wanted, page))
             return 0;
     }
+}
+
+static int fetch_page(struct list *self, int64_t wanted, struct page *page, struct ab_error *err)
+{
+    restart(self);
+    return wanted <= FEW_ROWS ? fetch_few(self, wanted, page, err)
+                              : fetch_many(self, wanted, page, err);
 }
 
 /* ---- the exact total (data-layer.md 6) */
@@ -448,10 +517,16 @@ static int find_total(struct list *self, const struct page *page, int64_t *total
         *total = self->offset + page->rows;
         return 0;
     }
-    if (self->spec->total) {
-        int rc = self->spec->total(self->call, self->query, total, err);
-        if (rc <= 0)
-            return rc;
+    if (page->total >= 0) {
+        *total = page->total;
+        return 0;
+    }
+    const struct ab_sql *sql =
+        self->spec->total ? self->spec->total(self->call, self->query) : NULL;
+    if (sql) {
+        PGresult *r = ab_run(self->call, sql, err);
+        *total = r ? ab_col_int(r, 0, 0) : 0;
+        return r ? 0 : -1;
     }
     return count_rows(self, total, err);
 }
@@ -510,7 +585,7 @@ static int run_list(struct list *self, struct page *page, struct ab_error *err)
 int ab_list_handler(struct ab_call *call, const struct ab_list_spec *spec, struct ab_error *err)
 {
     struct list list;
-    struct page page = {0};
+    struct page page = {.total = -1};
     open_list(&list, call, spec);
     int rc = run_list(&list, &page, err);
     ab_buf_free(&list.sql);

@@ -117,8 +117,7 @@ static void pack_column(struct ab_call *call, const struct ab_field *field, cons
     }
 }
 
-/* Columns by field, looked up once for all rows. */
-static void find_columns(const struct ab_schema *schema, const PGresult *r, int cols[64])
+void reply_columns(const struct ab_schema *schema, const PGresult *r, int cols[REPLY_COLUMNS])
 {
     for (int i = 0; i < schema->n_fields; i++) {
         cols[i] = -1;
@@ -136,8 +135,8 @@ static uint32_t count_out(const struct ab_schema *schema)
     return n;
 }
 
-static void pack_row(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
-                     int row, const int cols[64])
+void reply_row(struct ab_call *call, const struct ab_schema *schema, const PGresult *r, int row,
+               const int cols[REPLY_COLUMNS])
 {
     ab_pack_map(&call->reply, count_out(schema));
     for (int i = 0; i < schema->n_fields; i++) {
@@ -151,9 +150,9 @@ static void pack_row(struct ab_call *call, const struct ab_schema *schema, const
 
 void ab_reply_row(struct ab_call *call, const struct ab_schema *schema, const PGresult *r, int row)
 {
-    int cols[64];
-    find_columns(schema, r, cols);
-    pack_row(call, schema, r, row, cols);
+    int cols[REPLY_COLUMNS];
+    reply_columns(schema, r, cols);
+    reply_row(call, schema, r, row, cols);
 }
 
 int ab_reply_one(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
@@ -173,10 +172,10 @@ int ab_reply_one(struct ab_call *call, const struct ab_schema *schema, const PGr
 int reply_rows_until(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
                      size_t limit_bytes)
 {
-    int cols[64], row = 0;
-    find_columns(schema, r, cols);
+    int cols[REPLY_COLUMNS], row = 0;
+    reply_columns(schema, r, cols);
     while (row < PQntuples(r) && (row == 0 || call->reply.len < limit_bytes))
-        pack_row(call, schema, r, row++, cols);
+        reply_row(call, schema, r, row++, cols);
     return row;
 }
 

@@ -206,9 +206,9 @@ struct ab_list_spec {
     const char *owner;         /* "s.owner_id": = owner_id is always added */
     const char *id;            /* "s.id": last key of every order */
     const char *default_order; /* "timestamp DESC" or NULL (= id) */
-    /* May answer the total by itself (job_counts): 0 and *total, 1 it cannot, -1 error. NULL:
-     * count(*). */
-    int (*total)(struct ab_call *call, const void *query, int64_t *total, struct ab_error *err);
+    /* May know the total without counting (job_counts): the statement that says it, its parameters
+     * bound; NULL: it cannot. */
+    const struct ab_sql *(*total)(struct ab_call *call, const void *query);
     bool no_paging; /* sessions: limit and offset are ignored */
 };
 int ab_list_handler(struct ab_call *call, const struct ab_list_spec *spec, struct ab_error *err);

@@ -45,7 +45,13 @@ struct ab_db_value bind_text(const char *text); /* NULL -> null */
 struct ab_db_value bind_field(ab_arena_t *arena, const struct ab_field *field,
                               const struct ab_schema *schema, const void *item, bool with_defaults);
 
-/* ---- reply.c: rows up to a size (at least one, if there is one); how many */
+/* ---- reply.c */
+#define REPLY_COLUMNS 64
+/* Columns by field, looked up once for all rows of a statement. */
+void reply_columns(const struct ab_schema *schema, const PGresult *r, int cols[REPLY_COLUMNS]);
+void reply_row(struct ab_call *call, const struct ab_schema *schema, const PGresult *r, int row,
+               const int cols[REPLY_COLUMNS]);
+/* Rows up to a size (at least one, if there is one); how many. */
 int reply_rows_until(struct ab_call *call, const struct ab_schema *schema, const PGresult *r,
                      size_t limit_bytes);
 

@@ -197,7 +197,8 @@ int user_me(struct ab_call *call, struct ab_error *err)
 
 /* ---- for the gateways: whose tokens are good no more */
 
-void user_bind_life(struct ab_call *call)
+/* No token lives longer; an hour for clocks that differ. */
+static void bind_life(struct ab_call *call)
 {
     int64_t life_ms = ab_conf_ms(call->conf, "token_ttl"),
             short_ms = ab_conf_ms(call->conf, "short_token_ttl");
@@ -207,7 +208,7 @@ void user_bind_life(struct ab_call *call)
 
 int user_ended(struct ab_call *call, struct ab_error *err)
 {
-    user_bind_life(call);
+    bind_life(call);
     PGresult *r = ab_run(call, &SQL_user_ended, err);
     if (!r)
         return -1;
@@ -224,6 +225,6 @@ int user_ended(struct ab_call *call, struct ab_error *err)
 
 int user_forget(struct ab_call *call, struct ab_error *err)
 {
-    user_bind_life(call);
+    bind_life(call);
     return ab_run(call, &SQL_user_ended_forget, err) ? 0 : -1;
 }

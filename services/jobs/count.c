@@ -12,30 +12,22 @@
 
 #define BIT(schema, field) (UINT64_C(1) << AB_FIELD_##schema##_##field)
 
-/* The sites that the token and the filter leave; false: none. */
-static bool bind_sites(struct ab_call *call, const struct ab_ids *wanted)
+static const int64_t nowhere[] = {0}; /* no site has this number; an empty list means all */
+
+/* The sites that the token and the filter leave. */
+static void bind_sites(struct ab_call *call, const struct ab_ids *wanted)
 {
     if (call->token_site == 0) {
         ab_bind_ids(call, "site_ids", wanted->v, wanted->n);
-        return true;
+        return;
     }
     bool found = wanted->n == 0;
     for (size_t i = 0; i < wanted->n; i++)
         found |= wanted->v[i] == call->token_site;
-    ab_bind_ids(call, "site_ids", &call->token_site, 1);
-    return found;
+    ab_bind_ids(call, "site_ids", found ? &call->token_site : nowhere, 1);
 }
 
-static int sum(struct ab_call *call, const struct ab_sql *sql, int64_t *total, struct ab_error *err)
-{
-    PGresult *r = ab_run(call, sql, err);
-    if (!r)
-        return -1;
-    *total = ab_col_int(r, 0, 0);
-    return 0;
-}
-
-int count_jobs(struct ab_call *call, const void *query, int64_t *total, struct ab_error *err)
+const struct ab_sql *count_jobs(struct ab_call *call, const void *query)
 {
     const struct job_query *q = query;
     const uint64_t counted = BIT(job_query, limit) | BIT(job_query, offset)
@@ -44,21 +36,19 @@ int count_jobs(struct ab_call *call, const void *query, int64_t *total, struct a
     const struct ab_ids none = {0};
 
     if (q->has & ~counted)
-        return 1;
-    *total = 0;
-    if (!bind_sites(call, AB_HAS(job_query, q, site_id) ? &q->site_id : &none))
-        return 0;
+        return NULL;
+    bind_sites(call, AB_HAS(job_query, q, site_id) ? &q->site_id : &none);
     ab_bind_ids(call, "app_ids", &q->app_id, AB_HAS(job_query, q, app_id) ? 1 : 0);
     size_t n = AB_HAS(job_query, q, state) ? q->state.n : 0;
     const char **states = ab_alloc(call->arena, n ? n : 1, sizeof(*states));
     for (size_t i = 0; i < n; i++)
         states[i] = ab_enum_job_state.names[q->state.v[i]];
     bind_texts(call, "states", states, n);
-    return sum(call, &SQL_job_total, total, err);
+    return &SQL_job_total;
 }
 
 /* to_state is free text by contract: a word that is no state matches nothing. */
-int count_events(struct ab_call *call, const void *query, int64_t *total, struct ab_error *err)
+const struct ab_sql *count_events(struct ab_call *call, const void *query)
 {
     const struct event_query *q = query;
     const uint64_t counted = BIT(event_query, limit) | BIT(event_query, offset)
@@ -66,17 +56,15 @@ int count_events(struct ab_call *call, const void *query, int64_t *total, struct
     const struct ab_ids none = {0};
 
     if (q->has & ~counted)
-        return 1;
-    *total = 0;
+        return NULL;
     bind_sites(call, &none);
-    if (AB_HAS(event_query, q, to_state)) {
-        if (ab_enum_find(&ab_enum_job_state, q->to_state, strlen(q->to_state)) < 0)
-            return 0;
-        bind_texts(call, "states", &q->to_state, 1);
-    } else {
-        bind_texts(call, "states", NULL, 0);
+    bool filtered = AB_HAS(event_query, q, to_state);
+    if (filtered && ab_enum_find(&ab_enum_job_state, q->to_state, strlen(q->to_state)) < 0) {
+        ab_bind_ids(call, "site_ids", nowhere, 1);
+        filtered = false;
     }
-    return sum(call, &SQL_event_total, total, err);
+    bind_texts(call, "states", &q->to_state, filtered);
+    return &SQL_event_total;
 }
 
 int count_fold(struct ab_call *call, struct ab_error *err)

@@ -4,9 +4,9 @@
 
 #include "service/service.h"
 
-/* Totals for ab_list_spec: 0 and *total, 1 if the filters need a real count, -1. */
-int count_jobs(struct ab_call *call, const void *query, int64_t *total, struct ab_error *err);
-int count_events(struct ab_call *call, const void *query, int64_t *total, struct ab_error *err);
+/* Totals for ab_list_spec: the statement, bound; NULL if the filters need a real count. */
+const struct ab_sql *count_jobs(struct ab_call *call, const void *query);
+const struct ab_sql *count_events(struct ab_call *call, const void *query);
 
 /* Timers. */
 int count_fold(struct ab_call *call, struct ab_error *err);

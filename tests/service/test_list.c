@@ -19,14 +19,17 @@ static ab_db_t *db;
 static int64_t site;
 static bool totals; /* may batch_total answer? */
 
-static int batch_total(struct ab_call *call, const void *query, int64_t *total,
-                       struct ab_error *err)
+static const char *const no_params[] = {NULL};
+static const struct ab_sql known_total = {
+    .name = "known_total", .text = "SELECT 4711", .params = no_params, .file = "test_list.c"};
+static const struct ab_sql *const own_blocks[] = {&known_total, NULL};
+static const struct ab_sql *const *const own_sql[] = {own_blocks, NULL};
+
+static const struct ab_sql *batch_total(struct ab_call *call, const void *query)
 {
     (void)call;
     (void)query;
-    (void)err;
-    *total = 4711;
-    return totals ? 0 : 1;
+    return totals ? &known_total : NULL;
 }
 
 static const struct ab_list_spec batch_spec = {
@@ -80,6 +83,7 @@ static int open_all(void **state)
     ab_crypt_init();
     db = pg_open();
     fake_open(&service, "jobs", verbs);
+    service.sql = own_sql;
     pg_exec(db, "INSERT INTO users (id, username) VALUES (1, 'a'), (2, 'b')");
     pg_exec(db, "INSERT INTO sites (owner_id, name, path) VALUES (1, 's', '/s')");
     site = pg_int(db, "SELECT id FROM sites");
