@@ -1,231 +1,21 @@
 /* list.c - a page of a resource, its exact total, and where the next page begins
  *
- * The statement is put together from the predicates of the query's descriptor, with parameters for
- * all values. A page ends at AB_PAGE_ROWS rows or AB_PAGE_BYTES bytes; `next` is [rows left or nil,
- * value of the sort column, id] of its last row, so the next page begins there by key, whatever
- * happened to the rows in front of it.
+ * A page ends at AB_PAGE_ROWS rows or AB_PAGE_BYTES bytes; `next` is [rows left or nil, value of the
+ * sort column, id] of its last row, so the next page begins there by key, whatever happened to the
+ * rows in front of it.
  */
-#include "skeleton.h"
+#include "list.h"
 
 #include "base/clock.h"
 #include "request.sql.h"
-#include <assert.h>
+#include "skeleton.h"
 #include <inttypes.h>
 #include <string.h>
 
 enum {
-    MAX_PARAMS = 64 + 8,
     FEW_ROWS = 128,  /* one statement, and what does not fit is dropped; more need a cursor */
     FIRST_ROWS = 32, /* fetched from it before their size is known: rows may be large */
 };
-
-struct list {
-    struct ab_call *call;
-    const struct ab_list_spec *spec;
-    const void *query;
-    int64_t limit, offset; /* as asked for; limit < 0: none */
-
-    /* the order: one column (NULL: only the id), then the id */
-    const struct ab_field *sort; /* of spec->out; NULL none */
-    bool descending;
-
-    /* where to go on */
-    bool resumed;
-    struct ab_db_value after; /* NULL type: the sort column was null */
-    int64_t after_id;
-
-    struct ab_buf sql;
-    struct ab_db_value params[MAX_PARAMS];
-    const char *types[MAX_PARAMS];
-    size_t n_params;
-};
-
-/* ---- the query's fields */
-
-static const struct ab_field *query_field(const struct list *self, const char *name)
-{
-    const struct ab_schema *schema = self->spec->query;
-    int i = schema ? ab_field_find(schema, name, strlen(name), 0) : -1;
-    return i < 0 ? NULL : &schema->fields[i];
-}
-
-static struct ab_db_value query_value(const struct list *self, const struct ab_field *field)
-{
-    return bind_field(self->call->arena, field, self->spec->query, self->query, true);
-}
-
-static int64_t query_int(const struct list *self, const char *name, int64_t otherwise)
-{
-    const struct ab_field *field = query_field(self, name);
-    if (!field)
-        return otherwise;
-    struct ab_db_value v = query_value(self, field);
-    return v.type == AB_DB_INT ? v.i : otherwise;
-}
-
-/* Contract 1.4: these values mean "no filter". */
-static bool is_falsy(const struct ab_db_value *v)
-{
-    switch (v->type) {
-    case AB_DB_BOOL:
-        return !v->b;
-    case AB_DB_INT:
-        return v->i == 0;
-    case AB_DB_REAL:
-        return v->f == 0;
-    case AB_DB_TEXT:
-        return v->n == 0 || (v->n == 2 && memcmp(v->p, "{}", 2) == 0);
-    case AB_DB_ARRAY:
-        return v->n_items == 0;
-    default:
-        return false;
-    }
-}
-
-/* What a parameter of a field is called in PostgreSQL; enumerations have the same names there. */
-static const char *type_of(struct list *self, const struct ab_field *field)
-{
-    switch (field->kind) {
-    case AB_BOOL:
-        return "bool";
-    case AB_I32:
-    case AB_I64:
-        return "int8";
-    case AB_F64:
-        return "float8";
-    case AB_TIME:
-        return "timestamptz";
-    case AB_UUID:
-        return "uuid";
-    case AB_ENUM:
-        return field->enumeration->name;
-    case AB_ENUMS:
-        return ab_printf(self->call->arena, "%s[]", field->enumeration->name);
-    case AB_IDS:
-        return "int8[]";
-    case AB_STRS:
-        return "text[]";
-    case AB_JSON:
-    case AB_TAGS:
-        return "jsonb";
-    default:
-        return "text";
-    }
-}
-
-static void add_param(struct list *self, struct ab_db_value v, const char *type)
-{
-    assert(self->n_params < MAX_PARAMS);
-    self->params[self->n_params] = v;
-    self->types[self->n_params++] = type;
-    ab_buf_printf(&self->sql, "$%zu", self->n_params);
-}
-
-static void add_int(struct list *self, int64_t v)
-{
-    add_param(self, (struct ab_db_value){.type = AB_DB_INT, .i = v}, "int8");
-}
-
-/* The predicate, with the value in place of each `?`. */
-static void add_predicate(struct list *self, const struct ab_field *field, struct ab_db_value v)
-{
-    const char *type = type_of(self, field);
-    ab_buf_str(&self->sql, " AND ");
-    for (const char *c = field->column; *c; c++) {
-        if (*c == '?')
-            add_param(self, v, type);
-        else
-            ab_buf_char(&self->sql, *c);
-    }
-}
-
-static void add_filters(struct list *self)
-{
-    const struct ab_schema *schema = self->spec->query;
-    ab_buf_printf(&self->sql, " FROM %s WHERE %s = ", self->spec->from, self->spec->owner);
-    add_int(self, self->call->owner_id);
-    for (int i = 0; schema && i < schema->n_fields; i++) {
-        const struct ab_field *field = &schema->fields[i];
-        if (!field->column)
-            continue;
-        struct ab_db_value v = query_value(self, field);
-        if (v.type == AB_DB_NULL || (field->flags & AB_FALSY && is_falsy(&v)))
-            continue;
-        add_predicate(self, field, v);
-    }
-}
-
-/* ---- order */
-
-static const struct ab_field *out_field(const struct list *self, const char *name, size_t len)
-{
-    int i = ab_field_find(self->spec->out, name, len, 0);
-    return i < 0 ? NULL : &self->spec->out->fields[i];
-}
-
-/* "-last_update", or the default "timestamp DESC". The id alone needs no sort column. */
-static void read_order(struct list *self)
-{
-    const struct ab_field *field = query_field(self, "ordering");
-    struct ab_db_value v = {.type = AB_DB_NULL};
-    if (field)
-        v = query_value(self, field);
-    const char *name = self->spec->default_order;
-    size_t len = name ? strcspn(name, " ") : 0;
-    self->descending = name && strstr(name, " DESC");
-    if (v.type == AB_DB_TEXT && v.n > 0) {
-        self->descending = *(const char *)v.p == '-';
-        name = (const char *)v.p + self->descending;
-        len = v.n - self->descending;
-    }
-    if (!name)
-        return;
-    self->sort = out_field(self, name, len);
-    assert(self->sort
-           && self->sort->column); /* an order of the descriptor is a field of the resource */
-}
-
-static bool by_id_only(const struct list *self)
-{
-    return !self->sort || (!self->descending && strcmp(self->sort->column, self->spec->id) == 0);
-}
-
-static void add_order(struct list *self)
-{
-    ab_buf_str(&self->sql, " ORDER BY ");
-    if (!by_id_only(self))
-        ab_buf_printf(&self->sql, "%s%s, ", self->sort->column, self->descending ? " DESC" : "");
-    ab_buf_str(&self->sql, self->spec->id);
-}
-
-/* Rows behind the last one. Nulls stand last in ascending order and first in descending order. */
-static void add_after(struct list *self)
-{
-    const char *id = self->spec->id;
-    if (!self->resumed)
-        return;
-    ab_buf_str(&self->sql, " AND ");
-    if (by_id_only(self)) {
-        ab_buf_printf(&self->sql, "%s > ", id);
-        add_int(self, self->after_id);
-        return;
-    }
-    const char *column = self->sort->column;
-    if (self->after.type == AB_DB_NULL) {
-        ab_buf_printf(&self->sql, "(%s IS NULL AND %s > ", column, id);
-        add_int(self, self->after_id);
-        ab_buf_printf(&self->sql, self->descending ? " OR %s IS NOT NULL)" : ")", column);
-        return;
-    }
-    ab_buf_printf(&self->sql, "(%s %s ", column, self->descending ? "<" : ">");
-    add_param(self, self->after, type_of(self, self->sort));
-    ab_buf_printf(&self->sql, " OR (%s = $%zu AND %s > ", column, self->n_params, id);
-    add_int(self, self->after_id);
-    ab_buf_str(&self->sql, ")");
-    if (!self->descending && self->sort->flags & AB_NULLABLE)
-        ab_buf_printf(&self->sql, " OR %s IS NULL", column);
-    ab_buf_str(&self->sql, ")");
-}
 
 /* ---- `next`: [rows left or nil, value, id] */
 
@@ -239,7 +29,7 @@ static void pack_next(struct list *self, const PGresult *r, int row, int64_t lef
         ab_pack_int(out, left);
     int col = ab_col(r, "abies_sort");
     size_t n;
-    if (by_id_only(self) || ab_col_null(r, row, col)) {
+    if (list_by_id(self) || ab_col_null(r, row, col)) {
         ab_pack_nil(out);
     } else if (self->sort->kind == AB_TIME) {
         ab_pack_int(out, ab_col_time(r, row, col));
@@ -263,7 +53,7 @@ static int read_value(struct list *self, struct ab_cursor *at)
         v->type = AB_DB_NULL;
         return 0;
     }
-    if (by_id_only(self))
+    if (list_by_id(self))
         return -1;
     switch (self->sort->kind) {
     case AB_TIME:
@@ -343,33 +133,6 @@ static int query_ahead(struct list *self, struct ab_error *err)
     return ab_db_ahead(self->call->db, &step, arena, err);
 }
 
-static void add_page(struct list *self, int64_t rows)
-{
-    const struct ab_schema *out = self->spec->out;
-    ab_buf_str(&self->sql, "SELECT ");
-    for (int i = 0; i < out->n_fields; i++)
-        if (out->fields[i].flags & AB_OUT && out->fields[i].column)
-            ab_buf_printf(&self->sql, "%s AS \"%s\", ", out->fields[i].column, out->fields[i].name);
-    ab_buf_printf(&self->sql, "%s AS abies_sort, %s AS abies_id",
-                  by_id_only(self) ? "NULL" : self->sort->column, self->spec->id);
-    add_filters(self);
-    add_after(self);
-    add_order(self);
-    ab_buf_str(&self->sql, " LIMIT ");
-    add_int(self, rows);
-    if (self->offset > 0) {
-        ab_buf_str(&self->sql, " OFFSET ");
-        add_int(self, self->offset);
-    }
-}
-
-static void restart(struct list *self)
-{
-    ab_buf_clear(&self->sql);
-    ab_buf_printf(&self->sql, "/*trace=%s*/ ", self->call->trace); /* for who looks at a slow one */
-    self->n_params = 0;
-}
-
 /* The page as it grows; its rows are in call->reply. */
 struct page {
     int64_t rows;
@@ -435,7 +198,7 @@ static int fetch_few(struct list *self, int64_t wanted, struct page *page, struc
     const struct ab_sql *total =
         self->resumed || !self->spec->total ? NULL : self->spec->total(call, self->query);
 
-    add_page(self, wanted);
+    list_add_page(self, wanted);
     if (check_memory(self, err) < 0)
         return -1;
     steps[0] = step_of(self);
@@ -475,11 +238,11 @@ static int fetch_many(struct list *self, int64_t wanted, struct page *page, stru
 {
     PGresult *r;
     ab_buf_str(&self->sql, "DECLARE abies_page NO SCROLL CURSOR FOR ");
-    add_page(self, wanted);
+    list_add_page(self, wanted);
     if (query_ahead(self, err) < 0)
         return -1;
     for (int64_t n = FIRST_ROWS;; n = rows_that_fit(self, page, wanted)) {
-        restart(self);
+        list_restart(self);
         ab_buf_printf(&self->sql, "FETCH %" PRId64 " FROM abies_page", n);
         if (!(r = query(self, err)))
             return -1;
@@ -490,7 +253,7 @@ static int fetch_many(struct list *self, int64_t wanted, struct page *page, stru
 
 static int fetch_page(struct list *self, int64_t wanted, struct page *page, struct ab_error *err)
 {
-    restart(self);
+    list_restart(self);
     return wanted <= FEW_ROWS ? fetch_few(self, wanted, page, err)
                               : fetch_many(self, wanted, page, err);
 }
@@ -499,10 +262,9 @@ static int fetch_page(struct list *self, int64_t wanted, struct page *page, stru
 
 static int count_rows(struct list *self, int64_t *total, struct ab_error *err)
 {
-    restart(self);
-    ab_buf_str(&self->sql, "SELECT count(*)");
+    list_restart(self);
     self->resumed = false;
-    add_filters(self);
+    list_add_count(self);
     PGresult *r = query(self, err);
     if (!r)
         return -1;
@@ -535,7 +297,12 @@ static int find_total(struct list *self, const struct page *page, int64_t *total
 
 static void open_list(struct list *self, struct ab_call *call, const struct ab_list_spec *spec)
 {
-    *self = (struct list){.call = call, .spec = spec, .query = call->req->query, .limit = -1};
+    *self = (struct list){
+        .call = call,
+        .spec = spec,
+        .query = call->req->query,
+        .limit = -1,
+    };
 }
 
 /* The rows were packed alone, because what stands in front of them was not known yet. */
@@ -566,10 +333,10 @@ static int run_list(struct list *self, struct page *page, struct ab_error *err)
     struct ab_call *call = self->call;
     int64_t total = 0;
     if (!self->spec->no_paging) {
-        self->limit = query_int(self, "limit", -1);
-        self->offset = query_int(self, "offset", 0);
+        self->limit = list_int(self, "limit", -1);
+        self->offset = list_int(self, "offset", 0);
     }
-    read_order(self);
+    list_read_order(self);
     if (read_next(self, err) < 0 || ab_ahead(call, &SQL_list_planner, err) < 0)
         return -1;
     bool first = !self->resumed;
@@ -597,10 +364,8 @@ static PGresult *run_ids(struct list *self, size_t limit, struct ab_error *err)
 {
     if (ab_ahead(self->call, &SQL_list_planner, err) < 0)
         return NULL;
-    ab_buf_printf(&self->sql, "SELECT %s", self->spec->id);
-    add_filters(self);
-    ab_buf_printf(&self->sql, " ORDER BY %s LIMIT ", self->spec->id);
-    add_int(self, (int64_t)limit);
+    list_restart(self);
+    list_add_ids(self, (int64_t)limit);
     PGresult *r = query(self, err);
     /* what follows in this transaction are hot statements, with plans of their own kind */
     return r && ab_ahead(self->call, &SQL_list_planner_back, err) == 0 ? r : NULL;

@@ -199,6 +199,19 @@ int ab_piece_more(const struct ab_piece *self, struct ab_call *call);
  * The filters' `column` is a predicate with `?` for the value, e.g. "j.id = ANY (?::bigint[])" or
  * "s.tags @> ?::jsonb". Orders by `ordering` (an ENUM whose names are columns, '-' in front), then
  * id. Stops at a page (pack.h) and continues from `next`. */
+/* One table of several that have a row each for every row of the list, by the same id: when filters
+ * and order look at it alone, it is searched alone. */
+struct ab_list_part {
+    const char *alias; /* "s." as the columns are written; NULL ends the parts */
+    const char *from, *owner, *id;
+    const char *where; /* one more condition, or NULL */
+    bool by_id;        /* an index has an owner's rows in the order of their ids */
+    /* Or several do, each those of one condition: of these, which are NULL-terminated, each row that
+     * is wanted meets exactly one. Each is searched up to the page's end; `alike` is the column in
+     * front of the id in their index, the same in all rows of a branch. NULL none. */
+    const char *const *branches;
+    const char *alike;
+};
 struct ab_list_spec {
     const struct ab_schema *out; /* its AB_OUT fields' columns are selected */
     const struct ab_schema *query;
@@ -206,6 +219,8 @@ struct ab_list_spec {
     const char *owner;         /* "s.owner_id": = owner_id is always added */
     const char *id;            /* "s.id": last key of every order */
     const char *default_order; /* "timestamp DESC" or NULL (= id) */
+    const char *where;         /* one more condition, or NULL */
+    const struct ab_list_part *parts; /* NULL none */
     /* May know the total without counting (job_counts): the statement that says it, its parameters
      * bound; NULL: it cannot. */
     const struct ab_sql *(*total)(struct ab_call *call, const void *query);

@@ -143,7 +143,7 @@ int job_cancel_where(struct ab_call *call, struct ab_error *err)
     if (ab_piece_open(&piece, call, err) < 0)
         return -1;
     done = (struct done){piece.v[CANCELLED], piece.v[REQUESTED]};
-    int ended = walk_matches(call, &piece, "", cancel_part, &done, err);
+    int ended = walk_matches(call, &piece, false, cancel_part, &done, err);
     if (ended < 0)
         return -1;
     piece.v[CANCELLED] = done.cancelled;

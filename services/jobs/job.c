@@ -24,7 +24,7 @@ enum {
 
 int job_list(struct ab_call *call, struct ab_error *err)
 {
-    struct ab_list_spec spec = match_spec(call, "");
+    struct ab_list_spec spec = match_spec(call);
     spec.total = count_jobs;
     return ab_list_handler(call, &spec, err);
 }
@@ -209,7 +209,7 @@ static int lock_matches(struct ab_call *call, size_t limit, struct ab_ids *out,
                         struct ab_error *err)
 {
     struct ab_ids found;
-    if (match_ids(call, "", 0, limit, &found, err) < 0)
+    if (match_ids(call, false, 0, INT64_MAX, limit, &found, err) < 0)
         return -1;
     if (found.n == 0 || found.n == limit) {
         *out = found;
@@ -313,7 +313,7 @@ int job_delete_where(struct ab_call *call, struct ab_error *err)
 
     if (ab_piece_open(&piece, call, err) < 0)
         return -1;
-    int done = walk_matches(call, &piece, "AND j.session_id IS NULL", delete_part, &gone, err);
+    int done = walk_matches(call, &piece, true, delete_part, &gone, err);
     if (done < 0)
         return -1;
     notice_many(call, "bulk-delete", gone.ids.v, gone.ids.n, gone.n);

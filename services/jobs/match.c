@@ -6,29 +6,123 @@
  */
 #include "match.h"
 
+#include "base/buf.h"
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct ab_list_spec match_spec(struct ab_call *call, const char *more)
+/* Which of the jobs that match. */
+struct bounds {
+    int64_t after, upto; /* ids */
+    bool free;           /* held by no session */
+};
+
+static void add(struct ab_buf *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct ab_buf *out, const char *format, ...)
 {
-    const char *site = "";
+    char text[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    ab_buf_printf(out, "%s%s", out->len ? " AND " : "", text);
+}
+
+static const char *take(struct ab_call *call, struct ab_buf *text)
+{
+    const char *copy = ab_strndup(call->arena, text->data ? text->data : "", text->len);
+    ab_buf_free(text);
+    return copy;
+}
+
+static const char *about_specs(struct ab_call *call, const struct bounds *bounds)
+{
+    struct ab_buf out = {0};
+    if (bounds->after > 0)
+        add(&out, "s.id > %" PRId64, bounds->after);
+    if (bounds->upto < INT64_MAX)
+        add(&out, "s.id <= %" PRId64, bounds->upto);
+    return take(call, &out);
+}
+
+static const char *about_jobs(struct ab_call *call, const struct bounds *bounds)
+{
+    struct ab_buf out = {0};
+    if (bounds->after > 0)
+        add(&out, "j.id > %" PRId64, bounds->after);
+    if (bounds->upto < INT64_MAX)
+        add(&out, "j.id <= %" PRId64, bounds->upto);
+    if (bounds->free)
+        add(&out, "j.session_id IS NULL");
     if (call->token_site)
-        site = ab_printf(call->arena, " AND j.site_id = %" PRId64, call->token_site);
+        add(&out, "j.site_id = %" PRId64, call->token_site);
+    return take(call, &out);
+}
+
+/* As ranges of one value: an equality would take the state out of the order again, and then the
+ * primary key, with all tenants' jobs in it, would seem to do as well as jobs_state. */
+static const char *const *by_state(struct ab_call *call)
+{
+    const struct job_query *query = call->req->query;
+    if (!AB_HAS(job_query, query, state) || query->state.n == 0)
+        return NULL;
+    const char **out = ab_alloc(call->arena, query->state.n + 1, sizeof(*out));
+    size_t n = 0;
+    uint64_t seen = 0;
+    for (size_t i = 0; i < query->state.n; i++) {
+        int state = query->state.v[i];
+        const char *name = ab_enum_job_state.names[state];
+        if (!(seen >> state & 1))
+            out[n++] = ab_printf(call->arena, "j.state >= '%s' AND j.state <= '%s'", name, name);
+        seen |= UINT64_C(1) << state;
+    }
+    return out;
+}
+
+/* Jobs are looked up one by one (behind a fence), unless a filter has an index of theirs. */
+static const char *both_tables(struct ab_call *call)
+{
+    const struct job_query *query = call->req->query;
+    if (AB_HAS(job_query, query, state) || AB_HAS(job_query, query, batch_job_id))
+        return "job_specs s JOIN jobs j ON j.id = s.id AND j.owner_id = s.owner_id";
+    return "job_specs s CROSS JOIN LATERAL (SELECT * FROM jobs k WHERE k.id = s.id OFFSET 0) AS j";
+}
+
+static struct ab_list_spec spec_within(struct ab_call *call, const struct bounds *bounds)
+{
+    const char *specs = about_specs(call, bounds), *jobs = about_jobs(call, bounds);
+    struct ab_list_part *parts = ab_alloc(call->arena, 3, sizeof(*parts)), *p = parts;
+
+    if (!bounds->free && !call->token_site)
+        *p++ = (struct ab_list_part){"s.",  "job_specs s", "s.owner_id", "s.id",
+                                     specs, true,          NULL,         NULL};
+    *p = (struct ab_list_part){"j.", "jobs j", "j.owner_id",   "j.id",
+                               jobs, false,    by_state(call), "j.state"};
     return (struct ab_list_spec){
         .out = &ab_schema_job,
         .query = call->req->route->query,
-        .from = ab_printf(call->arena, "job_specs s JOIN jobs j ON j.id = s.id%s %s", site, more),
+        .from = both_tables(call),
         .owner = "s.owner_id",
         .id = "s.id",
+        .where = *specs && *jobs ? ab_printf(call->arena, "%s AND %s", specs, jobs)
+                 : *specs        ? specs
+                                 : jobs,
+        .parts = parts,
     };
 }
 
-int match_ids(struct ab_call *call, const char *more, int64_t after, size_t limit,
+struct ab_list_spec match_spec(struct ab_call *call)
+{
+    return spec_within(call, &(struct bounds){.upto = INT64_MAX});
+}
+
+int match_ids(struct ab_call *call, bool free, int64_t after, int64_t upto, size_t limit,
               struct ab_ids *out, struct ab_error *err)
 {
-    const struct ab_list_spec spec =
-        match_spec(call, ab_printf(call->arena, "%s AND s.id > %" PRId64, more, after));
+    const struct ab_list_spec spec = spec_within(call, &(struct bounds){after, upto, free});
     return ab_list_ids(call, &spec, limit, out, err);
 }
 
@@ -56,7 +150,7 @@ int match_again(struct ab_call *call, const struct ab_ids *locked, struct ab_ids
     AB_SET(job_query, &query, id);
     req.query = &query;
     call->req = &req;
-    const struct ab_list_spec spec = match_spec(call, "");
+    const struct ab_list_spec spec = match_spec(call);
     int rc = ab_list_ids(call, &spec, locked->n, out, err);
     call->req = saved;
     return rc;

@@ -4,12 +4,12 @@
 
 #include "service/service.h"
 
-/* What a list of jobs is made of. `more` narrows it down ("AND j.session_id IS NULL"); may be "".
- */
-struct ab_list_spec match_spec(struct ab_call *call, const char *more);
+/* What a list of jobs is made of. */
+struct ab_list_spec match_spec(struct ab_call *call);
 
-/* At most `limit` ids, ascending, behind `after`. */
-int match_ids(struct ab_call *call, const char *more, int64_t after, size_t limit,
+/* At most `limit` ids, ascending, behind `after` and up to `upto`. free: only of jobs that no session
+ * holds. */
+int match_ids(struct ab_call *call, bool free, int64_t after, int64_t upto, size_t limit,
               struct ab_ids *out, struct ab_error *err);
 
 /* The same filters again, on ids that the caller has locked meanwhile: those that still match. */

@@ -8,7 +8,6 @@
 #include "bad.h"
 #include "job.sql.h"
 #include "match.h"
-#include <inttypes.h>
 
 enum {
     FOUND_MOST = 10 * WALK_PART, /* a search costs most of its time before its first row */
@@ -44,7 +43,7 @@ static int do_parts(struct ab_call *call, struct ab_piece *piece, const struct a
     return 1;
 }
 
-int walk_matches(struct ab_call *call, struct ab_piece *piece, const char *more, walk_part_f *part,
+int walk_matches(struct ab_call *call, struct ab_piece *piece, bool free, walk_part_f *part,
                  void *arg, struct ab_error *err)
 {
     struct ab_ids found;
@@ -52,10 +51,9 @@ int walk_matches(struct ab_call *call, struct ab_piece *piece, const char *more,
 
     if (begin(call, piece, err) < 0)
         return -1;
-    more = ab_printf(call->arena, "%s AND s.id <= %" PRId64, more, piece->v[NEWEST]);
     do {
         if (check_time(call, err) < 0
-            || match_ids(call, more, piece->v[LAST], FOUND_MOST, &found, err) < 0)
+            || match_ids(call, free, piece->v[LAST], piece->v[NEWEST], FOUND_MOST, &found, err) < 0)
             return -1;
         rc = do_parts(call, piece, &found, part, arg, err);
     } while (rc > 0 && found.n == FOUND_MOST);

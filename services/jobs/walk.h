@@ -11,10 +11,10 @@ typedef int walk_part_f(struct ab_call *call, const struct ab_ids *ids, void *ar
 
 #define WALK_PART 1000
 
-/* piece->v[0] and v[1] are the walk's, v[2] and v[3] the caller's. `more` narrows the matches down
- * ("AND j.session_id IS NULL"); may be "". 1 all matches are done, 0 this piece is full: the handler
+/* piece->v[0] and v[1] are the walk's, v[2] and v[3] the caller's. free: only jobs
+ * that no session holds. 1 all matches are done, 0 this piece is full: the handler
  * ends with ab_piece_more; -1. */
-int walk_matches(struct ab_call *call, struct ab_piece *piece, const char *more, walk_part_f *part,
+int walk_matches(struct ab_call *call, struct ab_piece *piece, bool free, walk_part_f *part,
                  void *arg, struct ab_error *err);
 
 #endif

@@ -67,6 +67,11 @@ ab_db_t *desk_db(void)
     return owner;
 }
 
+ab_db_t *desk_db_of(const char *service)
+{
+    return desk_of(service)->db;
+}
+
 void desk_set(const char *service, const char *name, const char *value)
 {
     struct ab_error err = {0};

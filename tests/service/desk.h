@@ -27,6 +27,8 @@ int desk_close(void **state);
 
 /* A connection as the owner of the tables: to look, and to arrange what no client can. */
 ab_db_t *desk_db(void);
+/* The connection of one of the services. */
+ab_db_t *desk_db_of(const char *service);
 
 #define NO_BODY "%s", ""
 

@@ -66,7 +66,8 @@ CREATE TABLE event_floors (
 
 -- A piece: at most `batch` ids from the low end, of those that are older than `age` (an hour at least). The counts
 -- go down with the rows. What somebody else is deleting, and what belongs to an app that is just moving or going, is
--- left for the next time, so nothing here waits. more: the next piece can be done at once.
+-- left for the next time, so nothing here waits. more: the next piece can be done at once. Jobs are looked up one
+-- by one behind a fence (OFFSET 0): joined, they would all be read for each piece.
 CREATE FUNCTION event_forget(age interval, batch int, OUT gone bigint, OUT more boolean) LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
@@ -92,13 +93,18 @@ BEGIN
             SELECT array_agg(id)
             FROM  (SELECT a.id
                    FROM   apps a
-                   WHERE  a.id IN (SELECT j.app_id FROM %s e JOIN jobs j ON j.id = e.job_id WHERE e.id >= $1 AND e.id < $2)
+                   WHERE  a.id = ANY (ARRAY(
+                              SELECT DISTINCT j.app_id
+                              FROM   %s e
+                              CROSS  JOIN LATERAL (SELECT x.app_id FROM jobs x WHERE x.id = e.job_id OFFSET 0) AS j
+                              WHERE  e.id >= $1 AND e.id < $2))
                    FOR    SHARE SKIP LOCKED) AS a $sql$, part) INTO held USING bottom, top;
         EXECUTE format($sql$
             WITH doomed AS MATERIALIZED (
                 SELECT e.ctid, j.site_id, j.app_id
-                FROM   %1$s e LEFT JOIN jobs j ON j.id = e.job_id
-                WHERE  e.id >= $1 AND e.id < $2 AND (j.id IS NULL OR j.app_id = ANY ($3))
+                FROM   %1$s e
+                LEFT   JOIN LATERAL (SELECT x.site_id, x.app_id FROM jobs x WHERE x.id = e.job_id OFFSET 0) AS j ON true
+                WHERE  e.id >= $1 AND e.id < $2 AND (j.app_id IS NULL OR j.app_id = ANY ($3))
                 FOR    UPDATE OF e SKIP LOCKED
             ), dead AS (
                 DELETE FROM %1$s WHERE ctid = ANY (ARRAY(SELECT ctid FROM doomed))
