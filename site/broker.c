@@ -11,6 +11,7 @@
 #include "health.h"
 #include "hub.h"
 #include "monitor.h"
+#include "news.h"
 #include "outbox.h"
 #include "post.h"
 #include "settings/settings.h"
@@ -43,13 +44,14 @@ struct broker {
     outbox_t *outbox;
     post_t *post;
     uplink_t *uplink;
+    news_t *news; /* NULL: not asked for */
     ab_hub_t *socket;
     hub_t *hub;
     ab_supervise_t *modules;
     health_t *health;
     monitor_t *monitor;
     struct sync sync;
-    int signals, event; /* descriptors: SIGTERM; a call of the outbox has ended */
+    int signals, event; /* descriptors: SIGTERM; a call of the outbox has ended, or news came */
     int64_t touch_ms;
     bool stopping, lost;
 };
@@ -187,6 +189,8 @@ static int open_all(struct broker *b, struct ab_error *err)
         return -1;
     if (!(b->monitor = monitor_new(b->site, b->settings->metrics.listen, err)))
         return -1;
+    if (b->settings->events.live && !(b->news = news_new(&b->file, b->site->id, b->event, err)))
+        return -1;
     health_metrics(b->health, monitor_address(b->monitor));
     b->hub = hub_new(b->socket, b->outbox, b->post, b->uplink, on_word, b);
     if (!(b->modules = ab_supervise_new(err)))
@@ -227,11 +231,22 @@ static void read_answers(struct broker *b)
     }
 }
 
+static void wake_modules(struct broker *b)
+{
+    unsigned who = b->news ? news_take(b->news) : 0;
+
+    if (who & NEWS_TRANSFER)
+        hub_wake(b->hub, "transfer");
+    if (who & NEWS_PROCESSING)
+        hub_wake(b->hub, "processing");
+}
+
 static void read_event(struct broker *b)
 {
     uint64_t count;
 
     if (read(b->event, &count, sizeof(count)) == sizeof(count)) {
+        wake_modules(b);
         hub_drained(b->hub);
         health_change(b->health);
     }
@@ -285,6 +300,7 @@ static void close_all(struct broker *b)
 {
     monitor_destroy(&b->monitor);
     ab_supervise_destroy(&b->modules);
+    news_destroy(&b->news);
     post_destroy(&b->post, GRACE_MS);
     hub_destroy(&b->hub);
     ab_hub_destroy(&b->socket);

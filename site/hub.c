@@ -192,6 +192,11 @@ void hub_drained(hub_t *self)
     self->n_drains = n;
 }
 
+void hub_wake(hub_t *self, const char *module)
+{
+    (void)ab_hub_send(self->socket, module, WIRE_WAKE, 0, NULL, 0);
+}
+
 /* ------------------------------------------------------------------ */
 
 static void on_come(hub_t *self, const struct ab_message *m)

@@ -22,6 +22,7 @@ void hub_destroy(hub_t **self);
 
 void hub_receive(hub_t *self);                                  /* all messages that are there */
 void hub_answer(hub_t *self, const struct uplink_reply *reply); /* an answer of the centre */
+void hub_wake(hub_t *self, const char *module);                 /* if it is linked */
 void hub_drained(hub_t *self);                                  /* a call of the outbox has ended */
 
 #endif

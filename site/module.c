@@ -29,6 +29,8 @@
 #define PUT_WAIT_MS 20000
 #define EARLY_MAX 64
 #define HEALTH_MS 1000
+#define WAKE_GATHER_MS 100 /* from the first word of new work to its cycle: more may come */
+#define WAKE_REST_MS 500   /* after a cycle: a busy centre is not asked all the time */
 #define COMPLAIN_MS 60000
 
 /* Answers to module_send that came while a module_call was waiting for its own. */
@@ -52,7 +54,7 @@ struct module {
     char trace[AB_TRACE_ID]; /* of the last call: log lines that follow carry it */
     struct early early[EARLY_MAX];
     size_t n_early;
-    int64_t next_ms;
+    int64_t next_ms, last_ms; /* of cycles: begin of the next, end of the last */
     ab_figures_t *figures;
     ab_calls_t *calls; /* to the centre, through the broker */
     struct ab_histogram cycles;
@@ -62,8 +64,8 @@ struct module {
     char figure_words[2048]; /* the latest, said or not */
     char complaint[64], complaint_why[480];
     int64_t complain_ms;
-    bool woken, stopping, closing,
-        gone; /* stopping: asked to end; closing: in close(); gone: the broker */
+    bool woken, roused;           /* by ourselves; by the broker */
+    bool stopping, closing, gone; /* asked to end; in close(); the broker is */
 };
 
 struct module_view module_view(const struct module *m)
@@ -120,6 +122,7 @@ static void keep_early(struct module *m, const struct ab_message *message)
 {
     struct early *e = &m->early[m->n_early];
 
+    m->roused = m->roused || strcmp(message->kind, WIRE_WAKE) == 0;
     if (m->n_early == EARLY_MAX || strcmp(message->kind, WIRE_REPLY) != 0)
         return;
     *e = (struct early){.number = message->number};
@@ -368,6 +371,20 @@ static void run_replies(struct module *m)
     }
 }
 
+static void rouse(struct module *m)
+{
+    int64_t soon = ab_now_ms() + WAKE_GATHER_MS, rested = m->last_ms + WAKE_REST_MS;
+    int64_t at = soon > rested ? soon : rested;
+
+    if (!m->roused)
+        return;
+    m->roused = false;
+    if (m->def->woken)
+        m->def->woken(m, m->self);
+    if (at < m->next_ms)
+        m->next_ms = at;
+}
+
 static void loop(struct module *m)
 {
     while (!m->stopping) {
@@ -375,7 +392,8 @@ static void loop(struct module *m)
         if (m->woken || ab_now_ms() >= m->next_ms) {
             m->woken = false;
             int64_t from_us = ab_now_us(), pause = m->def->cycle(m, m->self);
-            m->next_ms = ab_now_ms() + pause;
+            m->last_ms = ab_now_ms();
+            m->next_ms = m->last_ms + pause;
             ab_histogram_add(&m->cycles, ab_now_us() - from_us);
         }
         if (ab_figures_due(m->figures, ab_now_ms()) == 0)
@@ -389,6 +407,7 @@ static void loop(struct module *m)
         ab_link_wait(m->link, m->fds, m->n_fds, tick < wait ? tick : wait);
         look_around(m);
         run_replies(m);
+        rouse(m);
         if (!m->stopping)
             run_readable(m);
     }

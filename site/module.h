@@ -34,6 +34,10 @@ struct module_def {
     /* Its work. Returns the ms until it wants to run again; module_wake makes it earlier. */
     int64_t (*cycle)(struct module *m, void *self);
 
+    /* There may be new work: the broker has heard so. cycle follows in a moment. NULL if its cycle
+     * looks for all work anyway. */
+    void (*woken)(struct module *m, void *self);
+
     /* The answer to module_send; err is set for -1 and >= 300. NULL if it sends nothing. */
     void (*reply)(struct module *m, void *self, uint64_t number, int status,
                   const struct ab_buf *body, const struct ab_error *err);

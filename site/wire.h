@@ -5,6 +5,7 @@
  *                        put     [target, [update, ...]]                  stored   [0 | code, text]
  *                        drain   target                                   drained  -
  *                        health  JSON text                                -
+ *     broker -> module   wake    -   (there may be work)                   -
  *
  * Each question has a number, and its answer the same one.
  */
@@ -23,6 +24,7 @@
 #define WIRE_DRAIN "drain"
 #define WIRE_DRAINED "drained"
 #define WIRE_HEALTH "health"
+#define WIRE_WAKE "wake"
 
 #define WIRE_ENDPOINT "ABIES_BROKER" /* environment of a module */
 #define WIRE_PID "ABIES_BROKER_PID"

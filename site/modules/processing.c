@@ -500,6 +500,14 @@ static int64_t cycle(struct module *m, void *self)
     return wait < 10 ? 10 : wait;
 }
 
+static void woken(struct module *m, void *self)
+{
+    struct processing *p = self;
+
+    (void)m;
+    p->ask_ms = 0;
+}
+
 static void reply(struct module *m, void *self, uint64_t number, int status,
                   const struct ab_buf *body, const struct ab_error *err)
 {
@@ -555,6 +563,7 @@ int main(int argc, char **argv)
         .size = sizeof(struct processing),
         .open = open_processing,
         .cycle = cycle,
+        .woken = woken,
         .reply = reply,
         .readable = readable,
         .close = close_processing,

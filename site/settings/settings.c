@@ -49,6 +49,8 @@ static const struct row rows[] = {
 
     {"metrics", "listen", TEXT, AT(metrics.listen), NULL, 0, 0, NULL},
 
+    {"events", "live", BOOL, AT(events.live), "true", 0, 0, NULL},
+
     {"launcher", "idle_ttl_sec", MSEC, AT(launcher.idle_ttl_ms), "60", 0, NO_MAX, NULL},
     {"launcher", "delay_sec", MSEC, AT(launcher.delay_ms), "1", PERIOD, NULL},
     {"launcher", "heartbeat_sec", MSEC, AT(launcher.heartbeat_ms), "0", 0, NO_MAX, NULL},
@@ -141,6 +143,7 @@ static const struct {
 } sections[] = {
     {"logging", 0, true},
     {"metrics", 0, true},
+    {"events", 0, true},
     {"launcher", 0, true},
     {"scheduler", AT(scheduler.on), true},
     {"processing", AT(processing.on), true},

@@ -42,6 +42,10 @@ struct ab_settings {
         const char *listen; /* NULL: no port */
     } metrics;
 
+    struct {
+        bool live; /* the centre's live events wake modules */
+    } events;
+
     struct ab_pairs filter_tags;
 
     struct {
