@@ -14,7 +14,8 @@
 
 int cmd_token_ls(int argc, char **argv, struct ab_error *err)
 {
-    static const char *const heads[] = {"ID", "NAME", "SCOPE", "SITE", "CREATED", "LAST USED"};
+    static const char *const heads[] = {"ID",      "NAME",      "SCOPE",  "SITE",
+                                        "CREATED", "LAST USED", "ENDS IN"};
     AB_AUTO(remote_close) struct remote r = {0};
     const struct ab_value *list;
     bool json = false;
@@ -22,7 +23,8 @@ int cmd_token_ls(int argc, char **argv, struct ab_error *err)
     const struct ab_opt options[] = {AB_OPT_FLAG('j', "json", &json, "print JSON"), {0}};
     int rc = ab_opt_parse("abies token ls", "[OPTIONS]",
                           "List your tokens: log-ins, sites and scripts.\n\nA token that is used "
-                          "renews itself; one that was not used for 30 days is gone.",
+                          "renews itself; one that was not used for 30 days is gone. Log-ins of "
+                          "old\nclients cannot be renewed: they end by themselves.",
                           options, &argc, &argv, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
@@ -38,7 +40,8 @@ int cmd_token_ls(int argc, char **argv, struct ab_error *err)
     for (size_t i = 0; list && list->type == AB_V_LIST && i < list->n; i++) {
         const struct ab_value *v = &list->items[i];
         double made = seconds_since(ab_value_get(v, "created")),
-               used = seconds_since(ab_value_get(v, "last_used"));
+               used = seconds_since(ab_value_get(v, "last_used")),
+               over = seconds_since(ab_value_get(v, "expiration"));
         const char *cells[] = {
             value_cell(r.arena, ab_value_get(v, "id")),
             value_cell(r.arena, ab_value_get(v, "name")),
@@ -46,6 +49,7 @@ int cmd_token_ls(int argc, char **argv, struct ab_error *err)
             value_cell(r.arena, ab_value_get(v, "site_id")),
             ab_printf(r.arena, "%s ago", short_time(r.arena, made)),
             used >= 0 ? ab_printf(r.arena, "%s ago", short_time(r.arena, used)) : "-",
+            ab_value_text(ab_value_get(v, "expiration"), NULL) ? short_time(r.arena, -over) : "-",
         };
         table_add(&t, cells);
     }

@@ -222,7 +222,7 @@ static void announce(ab_replica_t *self, struct gateway *g, const struct ab_desk
     memcpy(ready.service, self->service, sizeof(ready.service));
     memcpy(ready.instance, self->instance, sizeof(ready.instance));
     ab_buf_clear(&self->header);
-    ab_frame_pack_ready(&self->header, AB_BUS_VERSION, &ready);
+    ab_frame_pack_ready(&self->header, ab_bus_version(), &ready);
     g->announced = send_command(self, g, self->draining ? AB_CMD_LEAVE : AB_CMD_READY, NULL) == 0;
 }
 

@@ -269,27 +269,33 @@ static void refuse(ab_dispatch_t *self, uint64_t peer, int version, const char *
     }
 }
 
-/* A READY names a version that we speak and the service whose key its link has. */
-static bool ready_allowed(ab_dispatch_t *self, const struct ab_dispatch_message *m, int version,
-                          const struct ab_frame_ready *ready)
+/* Nothing of what a version too far away says is read but its number. */
+static bool version_allowed(ab_dispatch_t *self, uint64_t peer, int version)
 {
     char text[200];
 
-    if (ab_frame_common_version(version) == 0) {
-        snprintf(text, sizeof(text),
-                 "this gateway speaks bus version %d, you speak %d: versions may differ by one; "
-                 "upgrade the older side",
-                 AB_BUS_VERSION, version);
-        refuse(self, m->peer, AB_BUS_VERSION, text);
-        return false;
-    }
-    if (m->key_name && strcmp(m->key_name, ready->service) != 0) {
-        snprintf(text, sizeof(text), "service %s came with the key of '%.40s': give it its own key",
-                 ready->service, m->key_name);
-        refuse(self, m->peer, version, text);
-        return false;
-    }
-    return true;
+    if (ab_frame_common_version(version) != 0)
+        return true;
+    snprintf(text, sizeof(text),
+             "this gateway speaks bus version %d, you speak %d: versions may differ by one; "
+             "upgrade the older side",
+             ab_bus_version(), version);
+    refuse(self, peer, ab_bus_version(), text);
+    return false;
+}
+
+/* A READY must name the service whose key its link has. */
+static bool key_allowed(ab_dispatch_t *self, const struct ab_dispatch_message *m, int version,
+                        const struct ab_frame_ready *ready)
+{
+    char text[200];
+
+    if (!m->key_name || strcmp(m->key_name, ready->service) == 0)
+        return true;
+    snprintf(text, sizeof(text), "service %s came with the key of '%.40s': give it its own key",
+             ready->service, m->key_name);
+    refuse(self, m->peer, version, text);
+    return false;
 }
 
 static struct replica *replica_add(ab_dispatch_t *self, uint64_t peer,
@@ -303,7 +309,7 @@ static struct replica *replica_add(ab_dispatch_t *self, uint64_t peer,
     struct replica *r =
         service ? ab_roster_add(&self->roster, peer, service, ready->instance) : NULL;
     if (!r) {
-        refuse(self, peer, AB_BUS_VERSION,
+        refuse(self, peer, ab_bus_version(),
                "this gateway has as many services and replicas as it can hold");
         return NULL;
     }
@@ -317,17 +323,19 @@ static void on_ready(ab_dispatch_t *self, const struct ab_dispatch_message *m, b
     struct ab_frame_ready ready;
     int version = ab_frame_version(m->header, m->header_len);
 
+    struct replica *r = ab_roster_find(&self->roster, m->peer);
+    if (!r && !leaving && version > 0 && !version_allowed(self, m->peer, version))
+        return;
     if (ab_frame_read_ready(m->header, m->header_len, &ready) < 0) {
         self->strays++;
         return;
     }
-    struct replica *r = ab_roster_find(&self->roster, m->peer);
     if (r && strcmp(r->service->name, ready.service) != 0) {
         self->strays++;
         return;
     }
     if (!r) {
-        if (leaving || !ready_allowed(self, m, version, &ready))
+        if (leaving || !key_allowed(self, m, version, &ready))
             return;
         r = replica_add(self, m->peer, &ready);
         if (!r)

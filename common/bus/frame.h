@@ -20,6 +20,9 @@
 
 /* A process speaks this version and the one before; see ab_frame_common_version. */
 #define AB_BUS_VERSION 1
+/* What this process says that it speaks. A build with fault points can pretend to be another
+ * version, by AB_PRETEND_BUS_VERSION in its environment: tests of an upgrade. */
+int ab_bus_version(void);
 #define AB_BUS_HEADER_MAX ((size_t)16 * 1024)
 #define AB_BUS_BODY_MAX ((size_t)64 * 1024 * 1024)
 

@@ -5,6 +5,7 @@
 #include "base/rand.h"
 #include "key.sql.h"
 #include "schema/pack.h"
+#include "user.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -143,8 +144,7 @@ void key_derive(const char *text, char out[AB_SECRET_TEXT_MAX])
 
 int key_list(struct ab_call *call, struct ab_error *err)
 {
-    ab_bind_text(call, "life",
-                 ab_printf(call->arena, "%" PRId64 " ms", ab_conf_ms(call->conf, "token_ttl")));
+    user_bind_life(call);
     PGresult *r = ab_run(call, &SQL_key_all, err);
     if (!r)
         return -1;

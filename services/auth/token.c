@@ -12,6 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
+enum {
+    LOGINS_MOST = 10000, /* of a user, that cannot be renewed and have not ended */
+    REVOKED_MOST = 200   /* access tokens of a user; then all older ones end */
+};
+
 static unsigned scopes_of(int scope)
 {
     static const unsigned bits[] = {[AB_TOKEN_USER] = AB_SCOPE_USER,
@@ -106,6 +111,24 @@ static PGresult *add(struct ab_call *call, const struct token_owner *owner, cons
     return ab_run(call, &SQL_token_add, err);
 }
 
+/* The row of a log-in that cannot be renewed. */
+static PGresult *add_plain(struct ab_call *call, const struct token_owner *owner,
+                           const struct token_access *access, struct ab_error *err)
+{
+    bind_user(call, owner);
+    token_bind(call, access);
+    ab_bind_int(call, "most", LOGINS_MOST);
+    PGresult *r = ab_run(call, &SQL_token_plain, err);
+    if (!r || PQntuples(r) == 0 || !ab_col_bool(r, 0, ab_col(r, "many")))
+        return r;
+    ab_fail(err, AB_ERATE,
+            "%d log-ins of this user have not ended yet: revoke some (abies token rm), or ask for "
+            "tokens that can be renewed",
+            LOGINS_MOST);
+    err->retry_sec = 60;
+    return NULL;
+}
+
 int token_login(struct ab_call *call, struct token_owner *owner, bool renewable,
                 struct ab_error *err)
 {
@@ -116,8 +139,7 @@ int token_login(struct ab_call *call, struct token_owner *owner, bool renewable,
     if (renewable) {
         r = add(call, owner, "login", &access, refresh, err);
     } else {
-        bind_user(call, owner);
-        r = ab_run(call, &SQL_user_may, err);
+        r = add_plain(call, owner, &access, err);
     }
     if (!r || PQntuples(r) == 0)
         return r ? 0 : -1;
@@ -224,6 +246,18 @@ int token_list(struct ab_call *call, struct ab_error *err)
 
 /* ---- ending them */
 
+/* Gateways hold every revocation in memory, and take 100,000: one user must not push those of others
+ * out. */
+static int cut(struct ab_call *call, int64_t owner_id, struct ab_error *err)
+{
+    struct audit what = {.action = "token.cut",
+                         .ok = true,
+                         .user = owner_id,
+                         .actor = call->username,
+                         .detail = "many were revoked: all older access tokens ended"};
+    return ab_run(call, &SQL_token_cut, err) ? audit_add(call, &what, err) : -1;
+}
+
 int token_end(struct ab_call *call, int64_t token_id, int64_t owner_id, struct ab_error *err)
 {
     ab_bind_int(call, "token_id", token_id);
@@ -237,6 +271,8 @@ int token_end(struct ab_call *call, int64_t token_id, int64_t owner_id, struct a
         if (ab_col_uuid(r, row, jti, text))
             ab_hint_revoked(call, text, ab_col_int(r, row, expires));
     }
+    if (ab_col_int(r, 0, ab_col(r, "before")) >= REVOKED_MOST && cut(call, owner_id, err) < 0)
+        return -1;
     return ab_col_int(r, 0, ab_col(r, "gone")) > 0;
 }
 

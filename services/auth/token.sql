@@ -1,7 +1,8 @@
 -- token.sql - tokens that renew themselves, and those that ended before their time
 
 -- name: token_add
--- A login, site or script, with its first refresh token. No row: as in user_may.
+-- A login, site or script, with its first refresh token. The time of a token is this database's: tokens_from is compared with it.
+-- No row: the user is gone, locked out, or has another password than the one that was checked (NULL: none was).
 WITH may AS (
     SELECT id, extract(epoch FROM greatest(date_trunc('second', now()), tokens_from))::bigint AS iat
     FROM   users
@@ -15,6 +16,21 @@ WITH may AS (
     SELECT :hash, id, :jti, :access_ends, now() + :refresh_life::interval FROM made
 )
 SELECT made.id, name, scope, site_id, created, last_used, iat FROM made, may;
+
+-- name: token_plain
+-- A login whose token ends by itself: its row is what lists and revokes it. No row: as in token_add. `many`: none was made.
+WITH may AS (
+    SELECT id, extract(epoch FROM greatest(date_trunc('second', now()), tokens_from))::bigint AS iat
+    FROM   users
+    WHERE  id = :user_id AND disabled IS NULL AND (:checked_hash::text IS NULL OR password_hash = :checked_hash)
+    FOR    SHARE
+), many AS MATERIALIZED (
+    SELECT FROM tokens WHERE owner_id = :user_id AND ends > now() OFFSET :most::bigint - 1 LIMIT 1
+), made AS (
+    INSERT INTO tokens (owner_id, name, scope, jti, ends)
+    SELECT id, 'login', 'user', :jti, :access_ends FROM may WHERE NOT EXISTS (SELECT FROM many)
+)
+SELECT iat, EXISTS (SELECT FROM many) AS many FROM may;
 
 -- name: token_site
 SELECT id FROM sites WHERE id = :site AND owner_id = :owner_id;
@@ -56,20 +72,33 @@ WHERE  r.hash = :hash;
 -- name: token_revoke
 -- The token, all its refresh tokens (by the foreign key) and the access tokens that are still good.
 WITH gone AS (
-    DELETE FROM tokens WHERE id = :token_id AND owner_id = :token_owner RETURNING id
+    DELETE FROM tokens WHERE id = :token_id AND owner_id = :token_owner RETURNING id, jti, ends
+), good AS (
+    SELECT r.jti, r.access_ends AS ends FROM refresh_tokens r JOIN gone ON gone.id = r.token_id WHERE r.access_ends > now()
+    UNION ALL
+    SELECT jti, ends FROM gone WHERE ends > now()
 ), ended AS (
-    INSERT INTO revoked_tokens (jti, expires)
-    SELECT r.jti, r.access_ends FROM refresh_tokens r JOIN gone ON gone.id = r.token_id WHERE r.access_ends > now()
+    INSERT INTO revoked_tokens (jti, expires, owner_id) SELECT jti, ends, :token_owner FROM good
     ON CONFLICT (jti) DO NOTHING
     RETURNING jti, expires
 )
-SELECT (SELECT count(*) FROM gone) AS gone, jti, extract(epoch FROM expires)::bigint AS expires
+SELECT (SELECT count(*) FROM gone) AS gone, jti, extract(epoch FROM expires)::bigint AS expires,
+       (SELECT count(*)
+        FROM   revoked_tokens r JOIN users u ON u.id = r.owner_id
+        WHERE  r.owner_id = :token_owner AND r.expires > now() AND r.since > coalesce(u.tokens_from, '-infinity')) AS before
 FROM   (SELECT) AS one LEFT JOIN ended ON true;
 
+-- name: token_cut
+-- Instead of many revocations one time for the user: access tokens that are older are good no more, refresh tokens give out
+-- younger ones. As in admin.sql.
+UPDATE users
+SET    tokens_from = date_trunc('second', clock_timestamp()) + interval '2 seconds'
+WHERE  id = :token_owner;
+
 -- name: token_rows
-SELECT id, name, scope, site_id, created, last_used
+SELECT id, name, scope, site_id, created, last_used, ends AS expiration
 FROM   tokens
-WHERE  owner_id = :owner_id
+WHERE  owner_id = :owner_id AND (ends IS NULL OR ends > now())
 ORDER  BY id
 LIMIT  10000;
 
@@ -81,15 +110,21 @@ ORDER  BY expires DESC
 LIMIT  100000;
 
 -- name: token_forget
--- In pieces. A token whose last refresh token has expired can never be used again.
+-- In pieces. A token whose last refresh token has expired can never be used again. Gateways know of a cut by now.
 WITH old AS (
     DELETE FROM refresh_tokens
     WHERE  ctid = ANY (ARRAY(SELECT ctid FROM refresh_tokens WHERE expires < now() LIMIT 1000))
     RETURNING token_id
+), plain AS (
+    DELETE FROM tokens WHERE ctid = ANY (ARRAY(SELECT ctid FROM tokens WHERE ends < now() LIMIT 1000))
+    RETURNING id
 ), revoked AS (
     DELETE FROM revoked_tokens WHERE expires < now() - interval '1 minute'
+), cut AS (
+    DELETE FROM revoked_tokens r USING users u
+    WHERE  u.id = r.owner_id AND r.since < u.tokens_from - interval '2 seconds' AND u.tokens_from < now() - interval '1 minute'
 ), tokens AS (
     DELETE FROM tokens t USING old
     WHERE  t.id = old.token_id AND NOT EXISTS (SELECT FROM refresh_tokens r WHERE r.token_id = t.id AND r.expires >= now())
 )
-SELECT count(*) AS n FROM old;
+SELECT greatest((SELECT count(*) FROM old), (SELECT count(*) FROM plain)) AS n;

@@ -197,8 +197,7 @@ int user_me(struct ab_call *call, struct ab_error *err)
 
 /* ---- for the gateways: whose tokens are good no more */
 
-/* No token lives longer; an hour for clocks that differ. */
-static void bind_life(struct ab_call *call)
+void user_bind_life(struct ab_call *call)
 {
     int64_t life_ms = ab_conf_ms(call->conf, "token_ttl"),
             short_ms = ab_conf_ms(call->conf, "short_token_ttl");
@@ -208,7 +207,7 @@ static void bind_life(struct ab_call *call)
 
 int user_ended(struct ab_call *call, struct ab_error *err)
 {
-    bind_life(call);
+    user_bind_life(call);
     PGresult *r = ab_run(call, &SQL_user_ended, err);
     if (!r)
         return -1;
@@ -225,6 +224,6 @@ int user_ended(struct ab_call *call, struct ab_error *err)
 
 int user_forget(struct ab_call *call, struct ab_error *err)
 {
-    bind_life(call);
+    user_bind_life(call);
     return ab_run(call, &SQL_user_ended_forget, err) ? 0 : -1;
 }

@@ -16,6 +16,8 @@ int user_register_hash(struct ab_call *call,
                        struct ab_error *err); /* in front of the transaction */
 int user_register(struct ab_call *call, struct ab_error *err);
 int user_login(struct ab_call *call, struct ab_error *err);
+/* :life, longer than any token lives; an hour of it for clocks that differ. */
+void user_bind_life(struct ab_call *call);
 int user_me(struct ab_call *call, struct ab_error *err);
 int user_ended(struct ab_call *call, struct ab_error *err);  /* verb: [{"user", "from"}] */
 int user_forget(struct ab_call *call, struct ab_error *err); /* timer */

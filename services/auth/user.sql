@@ -13,14 +13,6 @@ RETURNING id, username;
 -- Only what was checked: a password that changed meanwhile stays.
 UPDATE users SET password_hash = :new_hash WHERE id = :user_id AND password_hash = :password_hash;
 
--- name: user_may
--- The time of a token is this database's: tokens_from is compared with it. No row: the user is gone, locked out, or has another
--- password than the one that was checked (NULL: none was).
-SELECT extract(epoch FROM greatest(date_trunc('second', now()), tokens_from))::bigint AS iat
-FROM   users
-WHERE  id = :user_id AND disabled IS NULL AND (:checked_hash::text IS NULL OR password_hash = :checked_hash)
-FOR    SHARE;
-
 -- name: user_ended
 -- What a gateway must know of users: none or only the younger of their tokens are good. Older rows than the longest life of a
 -- token say nothing any more.

@@ -11,11 +11,14 @@ a limit, a fake clock. No supervisor: what dies stays dead until the test starts
 Names: with mesh.hosts({"gate.test": ["127.0.0.2"]}) and hosts=True a process sees these names in its /etc/hosts, which may
 change while it runs. On leaving, everything is stopped, and a report of a sanitizer or a broken invariant fails the test.
 """
+import contextlib
 import itertools
 import json
 import os
 import pathlib
+import random
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -216,6 +219,16 @@ class Mesh:
             if p.alive():
                 p.ready()
 
+    @staticmethod
+    def free_port():
+        """It and its neighbour are free, and no outgoing connection will take them."""
+        while True:
+            port = random.randrange(15000, 32000, 2)
+            with contextlib.suppress(OSError), socket.socket() as first, socket.socket() as second:
+                first.bind(("0.0.0.0", port))
+                second.bind(("0.0.0.0", port + 1))
+                return port
+
     # ------------------------------------------------------------------ clients
 
     @property
@@ -324,12 +337,12 @@ class Writers:
         self.site, self.app = mesh.app(self.user)
         self.asked, self.refused, self.lock = 0, [], threading.Lock()
 
-    def work(self, n):
+    def work(self, n, session=None):
         rows = [{"app_id": self.app, "workdir": f"w{uuid.uuid4().hex}"} for _ in range(3)]
         headers, until = {"Idempotency-Key": str(uuid.uuid4())}, time.monotonic() + self.patience
         while True:
             begin = time.monotonic()
-            r = self.mesh.call(self.user, "POST", "/jobs/", rows, headers=headers)
+            r = self.mesh.call(session or self.user, "POST", "/jobs/", rows, headers=headers)
             took = time.monotonic() - begin
             assert took < 12, f"an answer after {took:.1f} s"
             if r.status_code == 201:

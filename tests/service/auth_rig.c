@@ -15,6 +15,7 @@
 
 ab_db_t *db, *owner;
 ab_conf_t *conf;
+int64_t rig_id = 1;
 ab_arena_t *arena;
 struct ab_buf reply;
 const struct ab_value *tree;
@@ -35,9 +36,10 @@ int rig_pack(const char *verb, const char *query, const char *body, struct ab_bu
 {
     AB_AUTO(ab_issues_free) struct ab_issues issues = {0};
     const struct ab_route *route = ab_route_of_verb(verb);
+    char id[24];
     struct ab_http_parts parts = {
-        .path_id = "1",
-        .path_id_len = 1,
+        .path_id = id,
+        .path_id_len = (size_t)snprintf(id, sizeof(id), "%" PRId64, rig_id),
         .query = query,
         .query_len = strlen(query),
         .body = body,
@@ -126,6 +128,7 @@ int rig_clear(void **state)
 {
     (void)state;
     SET(ALL_METHODS);
+    rig_id = 1;
     pg_exec(owner, "TRUNCATE users, tokens, revoked_tokens, login_attempts, requests, ended_users, "
                    "device_attempts, login_states, identities, audit CASCADE");
     return 0;

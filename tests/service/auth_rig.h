@@ -8,6 +8,8 @@
 extern ab_db_t *db, *owner; /* as abies_auth; as the owner of the tables */
 extern ab_conf_t *conf;
 
+extern int64_t rig_id; /* what stands for {id} in a path; 1 at the begin of a test */
+
 /* The last answer. */
 extern ab_arena_t *arena;
 extern struct ab_buf reply;

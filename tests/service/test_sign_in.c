@@ -221,7 +221,8 @@ static void what_cannot_be_written_down_does_not_happen(void **state)
     assert_true(rig_ask("user.register", "{\"username\":\"bob\",\"password\":\"pw\"}") >= 500);
     pg_exec(owner, "ALTER TABLE hidden RENAME TO audit");
     assert_int_equal(pg_int(owner, "SELECT count(*) FROM users"), 1);
-    assert_int_equal(pg_int(owner, "SELECT count(*) FROM tokens"), 0);
+    /* of the log-in a row may stay, but nobody got its token */
+    assert_int_equal(pg_int(owner, "SELECT count(*) FROM tokens WHERE name <> 'login'"), 0);
 }
 
 static void the_log_is_kept_as_long_as_the_setting_says(void **state)

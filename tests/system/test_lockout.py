@@ -73,6 +73,39 @@ def test_a_revoked_token_ends_on_both_gateways_and_the_others_go_on(centre, pers
     assert on_all_gateways(centre, tokens[0]) == {200}
 
 
+def test_a_log_in_of_an_old_client_is_revoked_and_its_others_go_on(centre, person):
+    tokens = [sign_in(centre, person)[1]["access_token"] for _ in range(2)]
+    rows = person.get("/auth/tokens").json()
+    assert [r["name"] for r in rows] == ["login"] * 3 and all(r["expiration"] for r in rows)  # the third is the tenant's own
+
+    async def run():
+        async with listen(centre, "/events/stream", tokens[0]) as ws:
+            await receive(ws)
+            assert await asyncio.to_thread(person.delete, f"/auth/tokens/{rows[1]['id']}")
+            with pytest.raises(websockets.ConnectionClosed):
+                while True:
+                    await receive(ws, SECONDS + 10)
+            return ws.close_code
+
+    assert asyncio.run(run()) == 4001
+    ends_everywhere(centre, tokens[:1], 3)
+    assert on_all_gateways(centre, tokens[1]) == {200} == on_all_gateways(centre, person.token)
+    assert [r["id"] for r in person.get("/auth/tokens").json()] == [rows[0]["id"], rows[2]["id"]]
+    assert person.delete(f"/auth/tokens/{rows[0]['id']}").status_code == 204  # oneself
+    ends_everywhere(centre, [person.token], 3)
+
+
+def test_many_revocations_end_what_is_older_and_nobody_elses(centre, person):
+    other = Tenant(centre)
+    first = sign_in(centre, person, refresh="1")[1]
+    for _ in range(201):
+        made = person.post("/auth/tokens", {"name": "short"}).json()
+        assert person.delete(f"/auth/tokens/{made['id']}").status_code == 204
+    ends_everywhere(centre, [first["access_token"], person.token])
+    again = person.anonymous("POST", "/auth/token/refresh", json={"refresh_token": first["refresh_token"]}).json()["access_token"]
+    assert on_all_gateways(centre, again) == {200} == on_all_gateways(centre, other.token)
+
+
 def test_who_is_locked_out_has_no_access_within_seconds_and_may_come_back(centre, person):
     tokens, refresh = all_kinds(centre, person)
     admin(centre, "users", "disable", person.name)
@@ -137,11 +170,11 @@ def test_tokens_are_made_listed_and_revoked_by_command_line(centre, person, tmp_
     assert cli("site", "ls", path=script).returncode == 0
     assert "may not" in cli("token", "ls", path=script, check=False).stderr  # it reads, and not the tokens
     rows = json.loads(cli("token", "ls", "--json").stdout)
-    assert [(r["name"], r["scope"]) for r in rows] == [("login", "user"), ("nightly report", "read")]
+    assert [(r["name"], r["scope"], r["expiration"] is None) for r in rows] == [("login", "user", False), ("login", "user", True), ("nightly report", "read", True)]
     assert "nightly report" in cli("token", "ls").stdout
-    assert "1 revoked" in cli("token", "rm", rows[1]["id"]).stdout
+    assert "1 revoked" in cli("token", "rm", rows[2]["id"]).stdout
     wait_for(lambda: cli("site", "ls", path=script, check=False).returncode == 1, SECONDS, "the end of the script's token")
-    assert "not there" in cli("token", "rm", rows[1]["id"], check=False).stderr
+    assert "not there" in cli("token", "rm", rows[2]["id"], check=False).stderr
     refresh = (tmp_path / "mine.yml").read_text().split("refresh_token: ")[1].split()[0].strip("'\"")
     assert "logged out" in cli("logout").stdout
     assert person.anonymous("POST", "/auth/token/refresh", json={"refresh_token": refresh}).status_code == 401

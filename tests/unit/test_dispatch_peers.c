@@ -1,6 +1,7 @@
 /* test_dispatch_peers.c - who may speak to a gateway, and that no message makes it lose a request
  */
 #include "dispatch_rig.h"
+#include "schema/pack.h"
 
 /* ------------------------------------------------------------------ who may speak */
 
@@ -18,6 +19,25 @@ static void a_version_too_far_away_is_refused_naming_both(void **state)
     struct answer a = {0};
     ask(rig, &a);
     assert_int_equal(requests_to(rig, 1), 0);
+}
+
+static void of_a_version_too_far_away_nothing_but_its_number_is_read(void **state)
+{
+    struct rig *rig = *state;
+    struct ab_buf header = {0};
+    ab_pack_array(&header, 2);
+    ab_pack_int(&header, AB_BUS_VERSION + 7);
+    ab_pack_str(&header, "whatever a READY will be then");
+    const struct ab_dispatch_message message = {
+        .peer = 1, .command = AB_CMD_READY, .header = header.data, .header_len = header.len};
+    ab_dispatch_receive(rig->dispatch, &message, rig->now);
+    struct sent *x = last(rig, AB_CMD_REFUSED);
+    assert_non_null(x);
+    char theirs[32];
+    snprintf(theirs, sizeof(theirs), "speak %d", AB_BUS_VERSION + 7);
+    assert_non_null(strstr(x->text, theirs));
+    assert_int_equal(ab_dispatch_strays(rig->dispatch), 0);
+    ab_buf_free(&header);
 }
 
 static void the_next_version_is_spoken_with_in_ours(void **state)
@@ -136,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_version_too_far_away_is_refused_naming_both),
+        TEST(of_a_version_too_far_away_nothing_but_its_number_is_read),
         TEST(the_next_version_is_spoken_with_in_ours),
         TEST(a_ready_must_name_the_service_whose_key_the_link_has),
         TEST(a_reply_of_another_service_is_ignored),

@@ -1,5 +1,4 @@
 """Gateways behind one name and replicas of every service come and go under load, and no client notices."""
-import contextlib
 import os
 import random
 import signal
@@ -35,16 +34,6 @@ def certificate(tmp_path):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=abies",
                     "-addext", f"subjectAltName=DNS:{NAME}", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
     return {"plain_http": "false", "tls_cert": tmp_path / "cert.pem", "tls_key": tmp_path / "key.pem"}
-
-
-def free_port():
-    """It and its neighbour are free, and no outgoing connection will take them."""
-    while True:
-        port = random.randrange(15000, 32000, 2)
-        with contextlib.suppress(OSError), socket.socket() as first, socket.socket() as second:
-            first.bind(("0.0.0.0", port))
-            second.bind(("0.0.0.0", port + 1))
-            return port
 
 
 class Clients:
@@ -93,7 +82,7 @@ class Clients:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace for /etc/hosts needs root")
 def test_gateways_and_replicas_come_and_go_under_load_without_a_failed_request(mesh, name, certificate):
-    port = free_port()
+    port = mesh.free_port()
 
     def gateway(i):
         mesh.hosts({"gateways.test": [f"127.0.1.{k}" for k in sorted({i, *here})]})
@@ -139,7 +128,7 @@ def test_gateways_and_replicas_come_and_go_under_load_without_a_failed_request(m
 
 def test_gateways_on_one_port_change_places_under_load(mesh, certificate):
     """SO_REUSEPORT, as `abies up --gateways 2` has it: the kernel shares out connections, also to who is about to leave."""
-    port, buses = free_port(), [free_port() for _ in range(4)]
+    port, buses = mesh.free_port(), [mesh.free_port() for _ in range(4)]
     listed = ",".join(f"tcp://127.0.0.1:{b}" for b in buses)
 
     def gateway(i):
