@@ -2,6 +2,7 @@
 #ifndef AB_ADMIN_H
 #define AB_ADMIN_H
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/opt.h"
 #include "db/db.h"
@@ -13,7 +14,7 @@ struct admin {
     const char *database_url, *url_file;
     const char *secrets_dir, *curve_dir, *tls_dir;
     const char *user, *max_jobs, *max_sites;
-    const char *password_file, *since, *limit;
+    const char *password_file, *since, *limit, *min_free;
     bool json, no_password, end_tokens, yes, failed;
     ab_db_t *db; /* opened by admin_open */
 };
@@ -22,13 +23,16 @@ struct command {
     const char *words; /* "keys list" */
     const char *about;
     const char *options; /* letters: d database, s secrets, p passwords-dir, c curve, t tls, j json,
-                            u limits, n NAME of a user, w password, e end-tokens, y yes, a audit */
+                            f min-free, u limits, n NAME of a user, w password, e end-tokens, y yes, a audit */
     int (*run)(struct admin *admin, struct ab_error *err);
 };
 
 /* 0 or -1; `run` returns 1 for "it works, but what was asked about is broken" (exit code 1, no
  * text). */
 int admin_open(struct admin *admin, struct ab_error *err);
+
+/* What a file with a URL holds. */
+int admin_read_url(const char *path, struct ab_buf *out, struct ab_error *err);
 
 /* A folder that a command cannot do without. */
 int admin_need(const char *value, const char *option, struct ab_error *err);
@@ -66,9 +70,17 @@ struct report {
     bool json;
     int lines, broken;
 };
+enum report_level {
+    REPORT_OK,
+    REPORT_NOTE, /* nothing is broken, but somebody should know */
+    REPORT_BROKEN
+};
 void report_begin(struct report *self, bool json);
 void report_line(struct report *self, bool ok, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* With what to do about it (NULL: nothing), on a line of its own. */
+void report_find(struct report *self, enum report_level level, const char *name, const char *remedy,
+                 const char *format, ...) __attribute__((format(printf, 5, 6)));
 int report_end(struct report *self); /* 0 all is well, 1 not */
 
 #endif

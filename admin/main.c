@@ -35,7 +35,8 @@ static const struct command commands[] = {
     {"users ls", "List the users", "dj", cmd_users_ls},
     {"audit", "Show sign-ins, token and operators' actions", "daj", cmd_audit},
     {"check", "Compare counters, events and leases with what is stored", "dj", cmd_check},
-    {"doctor", "Look at database, keys and certificates, say what is missing", "dsctj", cmd_doctor},
+    {"doctor", "Look at everything that a deployment needs, say what is wrong and what to do",
+     "dsctjf", cmd_doctor},
     {0},
 };
 
@@ -114,6 +115,9 @@ static int read_options(const struct command *c, struct admin *admin, int argc, 
             (struct ab_opt)AB_OPT_TEXT(0, "limit", &admin->limit, "N", "at most the last N [1000]");
         options[n++] = (struct ab_opt)AB_OPT_FLAG(0, "failed", &admin->failed, "only what failed");
     }
+    if (takes(c, 'f'))
+        options[n++] = (struct ab_opt)AB_OPT_TEXT(0, "min-free", &admin->min_free, "SIZE",
+                                                  "a disk with less left is full [1GiB]");
     if (takes(c, 'u')) {
         options[n++] = (struct ab_opt)AB_OPT_TEXT(
             0, "max-jobs", &admin->max_jobs, "N",
@@ -157,6 +161,19 @@ static int use_home(struct admin *admin, struct ab_error *err)
     return 0;
 }
 
+int admin_read_url(const char *path, struct ab_buf *out, struct ab_error *err)
+{
+    if (ab_file_read(path, URL_MAX - 1, out, err) < 0)
+        return -1;
+    while (out->len > 0 && (out->data[out->len - 1] == '\n' || out->data[out->len - 1] == ' '))
+        out->len--;
+    ab_buf_char(out, '\0');
+    if (out->failed)
+        return ab_fail(err, AB_EINTERNAL, "no memory");
+    out->len--;
+    return 0;
+}
+
 /* A file, because a URL may hold a password: the home's, else that of ABIES_DATABASE_URL_FILE. */
 static int find_url(struct admin *admin, struct ab_error *err)
 {
@@ -181,10 +198,8 @@ static int find_url(struct admin *admin, struct ab_error *err)
                        "which database? use --home, --database-url, ABIES_DATABASE_URL or "
                        "ABIES_DATABASE_URL_FILE");
     AB_AUTO(ab_buf_free) struct ab_buf text = {0};
-    if (ab_file_read(path, URL_MAX - 1, &text, err) < 0)
+    if (admin_read_url(path, &text, err) < 0)
         return -1;
-    while (text.len > 0 && (text.data[text.len - 1] == '\n' || text.data[text.len - 1] == ' '))
-        text.len--;
     snprintf(from_file, sizeof(from_file), "%.*s", (int)text.len, text.data ? text.data : "");
     admin->database_url = from_file;
     return 0;

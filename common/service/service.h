@@ -215,11 +215,11 @@ struct ab_list_part {
 struct ab_list_spec {
     const struct ab_schema *out; /* its AB_OUT fields' columns are selected */
     const struct ab_schema *query;
-    const char *from;          /* "job_specs s JOIN jobs j ON j.id = s.id" */
-    const char *owner;         /* "s.owner_id": = owner_id is always added */
-    const char *id;            /* "s.id": last key of every order */
-    const char *default_order; /* "timestamp DESC" or NULL (= id) */
-    const char *where;         /* one more condition, or NULL */
+    const char *from;                 /* "job_specs s JOIN jobs j ON j.id = s.id" */
+    const char *owner;                /* "s.owner_id": = owner_id is always added */
+    const char *id;                   /* "s.id": last key of every order */
+    const char *default_order;        /* "timestamp DESC" or NULL (= id) */
+    const char *where;                /* one more condition, or NULL */
     const struct ab_list_part *parts; /* NULL none */
     /* May know the total without counting (job_counts): the statement that says it, its parameters
      * bound; NULL: it cannot. */
