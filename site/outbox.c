@@ -15,7 +15,6 @@
 #define FILE_TURN ((size_t)4 << 20)   /* a new file past this size */
 #define FILE_TIDY ((size_t)256 << 10) /* or past this one when nothing waits */
 #define CALL_BYTES ((size_t)4 << 20)
-#define LOOK_MAX 10000
 
 const char *const outbox_paths[OUTBOX_TARGETS] = {
     [OUTBOX_JOBS] = "/jobs/",
@@ -231,19 +230,30 @@ static bool add_id(struct id_set *set, int64_t id)
     }
 }
 
-/* The first updates of each id of one target, without those whose id is in a call already. */
+/* Room for n ids, half of it empty. */
+static struct id_set new_set(size_t n)
+{
+    size_t room = 64;
+    while (room < 2 * n)
+        room *= 2;
+    struct id_set set = {calloc(room, sizeof(int64_t)), room - 1};
+    if (!set.slots)
+        abort();
+    return set;
+}
+
+/* The first updates of each id of one target, without those whose id is in a call already. Looks
+ * past whatever is parked, so at all that waits: `limit` bounds that. */
 static struct call *gather(outbox_t *self, enum outbox_target target)
 {
     struct call *call = outbox_new_call(target, OUTBOX_CALL_MAX);
-    struct id_set set = {calloc(4 * LOOK_MAX + 4 * OUTBOX_CALL_MAX, sizeof(int64_t)), 0};
-    size_t looked = 0, bytes = 0;
+    struct id_set set = new_set(self->waiting);
+    size_t bytes = 0;
 
-    set.mask = 32768 - 1; /* more than twice LOOK_MAX, below what is allocated */
-    for (const struct update *u = self->first; u && looked < LOOK_MAX; u = u->next, looked++)
-        if (u->call && u->target == target)
-            (void)add_id(&set, u->id);
-    looked = 0;
-    for (struct update *u = self->first; u && looked < LOOK_MAX; u = u->next, looked++) {
+    for (const struct call *c = self->calls; c; c = c->next)
+        for (size_t i = 0; c->target == target && i < c->n; i++)
+            (void)add_id(&set, c->updates[i]->id);
+    for (struct update *u = self->first; u; u = u->next) {
         if (u->call || u->target != target || !add_id(&set, u->id))
             continue;
         if (call->n == OUTBOX_CALL_MAX || (call->n && bytes + u->len > CALL_BYTES))
@@ -255,18 +265,31 @@ static struct call *gather(outbox_t *self, enum outbox_target target)
     return call;
 }
 
+/* For the target whose update is the oldest of those that may go; NULL: none may. */
+static struct call *gather_oldest(outbox_t *self)
+{
+    bool tried[OUTBOX_TARGETS] = {0};
+
+    for (const struct update *u = self->first; u; u = u->next) {
+        if (u->call || tried[u->target])
+            continue;
+        tried[u->target] = true;
+        struct call *call = gather(self, u->target);
+        if (call->n)
+            return call;
+        outbox_free_call(call); /* all wait for earlier updates of the same ids */
+    }
+    return NULL;
+}
+
 static int form_call(outbox_t *self, struct ab_error *err)
 {
-    const struct update *oldest = self->first;
-    while (oldest && oldest->call)
-        oldest = oldest->next;
-    if (!oldest)
+    struct call *call = gather_oldest(self);
+    if (!call)
         return 0;
-    struct call *call = gather(self, oldest->target);
-    if (!call->n || write_step(self, NULL, 0, &call, 1, err) < 0 || flush(self, err) < 0) {
-        int rc = call->n ? -1 : 0;
+    if (write_step(self, NULL, 0, &call, 1, err) < 0 || flush(self, err) < 0) {
         outbox_free_call(call);
-        return rc;
+        return -1;
     }
     outbox_append_call(self, call);
     return 1;

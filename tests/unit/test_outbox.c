@@ -185,6 +185,46 @@ static void a_parked_call_lets_others_pass_but_not_later_updates_of_its_job(void
     assert_int_equal(waiting(box), 2);
 }
 
+static void park_all(outbox_t *box)
+{
+    AB_AUTO(free_body) struct outbox_call call = {0};
+    while (next(box, &call) == 1)
+        outbox_park(box, call.number, 100000);
+}
+
+static void any_number_of_parked_updates_lets_others_pass(void **state)
+{
+    (void)state;
+    AB_AUTO(outbox_close) outbox_t *box = reopen();
+    AB_AUTO(free_body) struct outbox_call call = {0};
+
+    for (int64_t id = 1; id <= 12000; id++)
+        put(box, OUTBOX_JOBS, id, "A");
+    park_all(box);
+    for (int64_t id = 1; id <= 12000; id++) /* these wait for the first ones */
+        put(box, OUTBOX_JOBS, id, "B");
+    assert_int_equal(next(box, &call), 0);
+    put(box, OUTBOX_JOBS, 12001, "A");
+    assert_int_equal(next(box, &call), 1);
+    assert_string_equal(call.body.data, "[{\"id\":12001,\"state\":\"A\"}]");
+    assert_int_equal(waiting(box), 24001);
+}
+
+static void jobs_that_wait_for_a_parked_call_do_not_keep_transfers_back(void **state)
+{
+    (void)state;
+    AB_AUTO(outbox_close) outbox_t *box = reopen();
+    AB_AUTO(free_body) struct outbox_call call = {0};
+
+    put(box, OUTBOX_JOBS, 1, "A");
+    park_all(box);
+    put(box, OUTBOX_JOBS, 1, "B");
+    put(box, OUTBOX_TRANSFERS, 1, "done");
+    assert_int_equal(next(box, &call), 1);
+    assert_int_equal(call.target, OUTBOX_TRANSFERS);
+    assert_string_equal(call.body.data, "[{\"id\":1,\"state\":\"done\"}]");
+}
+
 static void a_full_outbox_says_so(void **state)
 {
     (void)state;
@@ -436,6 +476,8 @@ int main(void)
         TEST(updates_that_can_never_be_done_are_dropped_and_the_rest_is_a_new_call),
         TEST(halves_take_the_place_of_a_call_that_is_split),
         TEST(a_parked_call_lets_others_pass_but_not_later_updates_of_its_job),
+        TEST(any_number_of_parked_updates_lets_others_pass),
+        TEST(jobs_that_wait_for_a_parked_call_do_not_keep_transfers_back),
         TEST(a_full_outbox_says_so),
         TEST(what_is_no_update_is_refused),
         TEST(draining_looks_at_one_target_up_to_a_number),
