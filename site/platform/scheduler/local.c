@@ -27,7 +27,7 @@
 #define START_US (INT64_C(10) * 1000000)
 
 /* The intermediate process ends at once, so that the job is nobody's child and no zombie of ours.
- */
+ * The job inherits its lock: it counts as alive from now on, however long it takes to start. */
 static int start_process(const char *folder, int64_t id, struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
@@ -40,9 +40,12 @@ static int start_process(const char *folder, int64_t id, struct ab_error *err)
     int fd = open(output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return ab_fail_errno(err, AB_EBUSY, "cannot open %s", output);
+    AB_AUTO(ab_close) int lock = record_lock(folder, id);
+    if (lock < 0 && record_alive(folder, id))
+        return 0; /* it runs */
     const char *argv[] = {program, "job", folder, ab_printf(arena, "%" PRId64, id), NULL};
     struct ab_spawn what = {
-        .argv = argv, .cwd = folder, .in = -1, .out = fd, .err = fd, .new_group = true};
+        .argv = argv, .cwd = folder, .in = lock, .out = fd, .err = fd, .new_group = true};
     pid_t pid = 0;
     int status = 0;
     if (ab_spawn(&what, &pid, err) < 0)

@@ -2,7 +2,7 @@
  *
  *     abies-module-scheduler job FOLDER ID
  *
- * Detaches, takes the job's lock (a second one of the same job ends here), runs its script in a
+ * Detaches, has the job's lock from its starter or takes it (a second one of the same job ends here), runs its script in a
  * process group, kills that at the wall time or on SIGTERM, and writes down when it began, ended,
  * and how.
  */
@@ -120,7 +120,7 @@ int scheduler_local_job(int argc, char **argv)
     sigaddset(&mask, SIGINT);
     sigprocmask(SIG_BLOCK, &mask, NULL);
     AB_AUTO(ab_close) int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    AB_AUTO(ab_close) int lock = record_lock(argv[1], id);
+    AB_AUTO(ab_close) int lock = record_lock_given(argv[1], id);
     if (lock < 0)
         return 0; /* another process is this job already */
     if (record_read(argv[1], id, arena, &r, &err) == 0 && r.ended_us)

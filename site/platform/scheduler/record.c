@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -114,6 +115,19 @@ int record_lock(const char *folder, int64_t id)
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
         return -1;
     return AB_TAKE_FD(fd);
+}
+
+int record_lock_given(const char *folder, int64_t id)
+{
+    char path[PATH_BYTES];
+    struct stat given, named;
+    path_of(path, folder, id, "lock");
+    if (fstat(0, &given) < 0 || stat(path, &named) < 0 || given.st_ino != named.st_ino
+        || given.st_dev != named.st_dev)
+        return record_lock(folder, id);
+    if (flock(0, LOCK_EX | LOCK_NB) < 0) /* ours already, or a file system without inheritance */
+        return -1;
+    return fcntl(0, F_DUPFD_CLOEXEC, 3);
 }
 
 bool record_alive(const char *folder, int64_t id)

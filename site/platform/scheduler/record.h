@@ -33,6 +33,8 @@ int record_read(const char *folder, int64_t id, ab_arena_t *arena, struct record
 /* The lock of a job's process: a descriptor to keep open, -1 somebody else holds it or it cannot be
  * made. */
 int record_lock(const char *folder, int64_t id);
+/* The same when descriptor 0 is the lock, held by whoever started us; else as record_lock. */
+int record_lock_given(const char *folder, int64_t id);
 bool record_alive(const char *folder, int64_t id);
 
 /* Numbers of all records, ascending. */
