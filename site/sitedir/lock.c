@@ -64,6 +64,28 @@ static int parse_owner(const char *text, size_t len, struct ab_site_owner *out)
     return 0;
 }
 
+/* What the file system takes for now: its server may have another clock than we, and so may the
+ * owner of the lock, whose touch is the server's time as well. */
+static time_t now_beside(const char *path)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf name = {0};
+    struct stat st;
+
+    ab_buf_printf(&name, "%s.now.%d", path, (int)getpid());
+    AB_AUTO(ab_close)
+    int fd = open(name.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return time(NULL); /* somebody who may only read */
+    bool known = futimens(fd, NULL) == 0 && fstat(fd, &st) == 0;
+    (void)unlink(name.data);
+    return known ? st.st_mtime : time(NULL);
+}
+
+static bool touched(const char *path, const struct stat *st)
+{
+    return now_beside(path) - st->st_mtime < UNTOUCHED_SEC;
+}
+
 /* Reads run/lock; `text` gets the bytes that were judged. 1, 0, -1 as ab_site_owner. */
 static int look(const char *path, struct ab_site_owner *out, struct ab_buf *text,
                 struct ab_error *err)
@@ -83,14 +105,13 @@ static int look(const char *path, struct ab_site_owner *out, struct ab_buf *text
             *err = why;
         return -1;
     }
-    bool touched = time(NULL) - st.st_mtime < UNTOUCHED_SEC;
     if (!text->len || parse_owner(text->data, text->len, out) < 0) {
-        out->alive = touched; /* of a kind we do not know: leave it its two minutes */
+        out->alive = touched(path, &st); /* of a kind we do not know: leave it its two minutes */
         return 1;
     }
     here(host);
     out->here = strcmp(host, out->host) == 0;
-    out->alive = out->here ? ab_process_runs(out->pid, out->start) : touched;
+    out->alive = out->here ? ab_process_runs(out->pid, out->start) : touched(path, &st);
     return 1;
 }
 

@@ -27,6 +27,8 @@
 
 #include <cmocka.h>
 
+static int64_t clock_ahead_sec;
+
 static char root[64];
 
 static char *at(const char *name)
@@ -175,6 +177,38 @@ static void the_lock_of_a_killed_process_is_taken_over(void **state)
     ab_site_unlock(&lock);
     close(ready[0]);
     close(ready[1]);
+}
+
+/* In place of libc's: a machine whose clock is an hour ahead of the file server's. */
+time_t time(time_t *out)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_sec += clock_ahead_sec;
+    if (out)
+        *out = now.tv_sec;
+    return now.tv_sec;
+}
+
+static void a_clock_that_is_wrong_takes_no_lock_over(void **state)
+{
+    (void)state;
+    AB_AUTO(ab_site_free) struct ab_site site = found();
+    struct ab_error err = {0};
+
+    put("run/lock", "login7.example.org\n1234\n5678\n");
+    clock_ahead_sec = 3600;
+    ab_site_lock_t *lock = ab_site_lock(&site, &err);
+    clock_ahead_sec = 0;
+    assert_null(lock);
+    assert_non_null(strstr(err.text, "login7.example.org"));
+    struct timeval old[2] = {{.tv_sec = time(NULL) - 300}, {.tv_sec = time(NULL) - 300}};
+    assert_int_equal(utimes(at("run/lock"), old), 0);
+    clock_ahead_sec = -3600;
+    lock = ab_site_lock(&site, &err);
+    clock_ahead_sec = 0;
+    assert_non_null(lock);
+    ab_site_unlock(&lock);
 }
 
 static void the_lock_of_another_host_counts_while_it_is_touched(void **state)
@@ -398,6 +432,7 @@ int main(void)
         TEST(one_holder_at_a_time),
         TEST(the_lock_of_a_killed_process_is_taken_over),
         TEST(the_lock_of_another_host_counts_while_it_is_touched),
+        TEST(a_clock_that_is_wrong_takes_no_lock_over),
         TEST(a_reused_pid_is_not_the_holder),
         TEST(of_many_starters_one_gets_the_lock),
         TEST(a_work_directory_is_made_below_data),
