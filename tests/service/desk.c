@@ -79,11 +79,16 @@ void desk_set(const char *service, const char *name, const char *value)
         fail_msg("%s", err.text);
 }
 
-void tick(const char *service, const char *timer)
+int try_tick(const char *service, const char *timer, struct ab_error *err)
 {
     struct desk *desk = desk_of(service);
+    return ab_service_tick(desk->service, desk->db, desk->conf, timer, err);
+}
+
+void tick(const char *service, const char *timer)
+{
     struct ab_error err = {0};
-    if (ab_service_tick(desk->service, desk->db, desk->conf, timer, &err) < 0)
+    if (try_tick(service, timer, &err) < 0)
         fail_msg("%s: %s", timer, err.text);
 }
 

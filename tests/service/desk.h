@@ -65,6 +65,7 @@ const char *noticed(void);  /* what /subscribe-user would have said last, "" not
 /* A setting of a service, as text. */
 void desk_set(const char *service, const char *name, const char *value);
 /* One tick of a timer. */
+int try_tick(const char *service, const char *timer, struct ab_error *err);
 void tick(const char *service, const char *timer);
 
 /* ---- things to work with */

@@ -565,6 +565,44 @@ static void fifty_lost_sessions_are_ended_by_a_few_ticks(void **state)
         50);
 }
 
+#ifdef AB_FAULTS
+/* How often one tick speaks to the database when so many sessions, each with a running job, are
+ * lost: the n-th time is made to fail (and is tried again) until there is no n-th. */
+static int calls_of_a_sweep(int sessions)
+{
+    for (int nth = 1;; nth++) {
+        for (int i = 0; i < sessions; i++) {
+            int64_t job = runnable(1, NULL, "");
+            assert_int_equal(
+                acquire(new_session(user, site, 0), "'max_num_jobs': 1, 'filter_tags': {}"), 1);
+            move(user, job, "RUNNING");
+        }
+        pg_exec(desk_db(),
+                "UPDATE sessions SET heartbeat = now() - interval '1 h' WHERE owner_id = %" I,
+                user);
+        struct ab_error err = {0};
+        ab_fault_arm(nth);
+        int rc = try_tick("sessions", "sweep", &err);
+        bool fired = ab_fault_fired();
+        ab_fault_arm(0);
+        if (rc < 0) /* a fault that is not tried again at once */
+            tick("sessions", "sweep");
+        assert_int_equal(
+            pg_int(desk_db(), "SELECT count(*) FROM sessions WHERE owner_id = %" I, user), 0);
+        if (!fired)
+            return nth - 1;
+    }
+}
+
+static void a_sweep_asks_as_often_for_many_as_for_one(void **state)
+{
+    (void)state;
+    int one = calls_of_a_sweep(1);
+    assert_in_range(one, 4, 12);
+    assert_int_equal(calls_of_a_sweep(12), one);
+}
+#endif
+
 static void housekeeping_forgets_old_requests_and_makes_partitions(void **state)
 {
     (void)state;
@@ -685,6 +723,9 @@ int main(void)
         test(a_heartbeat_from_the_future_counts_from_now),
         test(the_sweeper_ends_sessions_of_finished_batch_jobs),
         test(fifty_lost_sessions_are_ended_by_a_few_ticks),
+#ifdef AB_FAULTS
+        test(a_sweep_asks_as_often_for_many_as_for_one),
+#endif
         test(housekeeping_forgets_old_requests_and_makes_partitions),
         test(one_failure_anywhere_leaves_no_half_lease),
         test(a_stranger_sees_and_takes_nothing),
