@@ -63,7 +63,8 @@ bool ab_fault(const char *name)
         if (f->action == KILL)
             kill(getpid(), SIGKILL);
         else if (f->action == STOP)
-            kill(getpid(), SIGSTOP);
+            raise(
+                SIGSTOP); /* to this thread: sent to the process, another one might take it later */
         else
             return true;
     }
