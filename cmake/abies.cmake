@@ -12,7 +12,7 @@ include_guard()
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 
-foreach(lib jansson msgpack libczmq libzmq libpq libwebsockets libuv libcurl yaml-0.1 libsodium libcrypto cmocka)
+foreach(lib jansson msgpack libczmq libzmq libpq libwebsockets libuv libcurl yaml-0.1 libsodium libcrypto libssl cmocka)
     string(REGEX REPLACE "[^a-z]" "" var "${lib}")
     pkg_check_modules(${var} REQUIRED IMPORTED_TARGET ${lib})
 endforeach()

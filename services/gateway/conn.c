@@ -2,7 +2,9 @@
 #include "conn.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "share.h"
 #include "stream.h"
+#include "tls.h"
 #include "ws.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -94,6 +96,7 @@ static void conn_free(struct conn *c)
 {
     uint32_t slot = (uint32_t)c->number;
 
+    share_give(SHARE_ADDRESS, c->party);
     http_reset(c);
     stream_free(c);
     ws_free(c);
@@ -106,13 +109,18 @@ static void conn_free(struct conn *c)
 
 void conn_adopt(int fd, const char *peer)
 {
-    struct conn *c = conn_new();
+    uint64_t party = share_of_address(peer);
+    bool fair = share_take(SHARE_ADDRESS, party, gw.per_address) == 0;
+    struct conn *c = fair ? conn_new() : NULL;
 
     if (!c) {
+        if (fair)
+            share_give(SHARE_ADDRESS, party);
         gw.count.refused++;
         close(fd);
         return;
     }
+    c->party = party;
     gw.count.accepted++;
     c->until_ms = ab_now_ms() + HEAD_MS;
     (void)snprintf(c->peer, sizeof(c->peer), "%s", peer);
@@ -412,7 +420,8 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons why, void *user, 
 {
     struct conn *c = lws_get_opaque_user_data(wsi);
 
-    (void)user;
+    if (why == LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS)
+        tls_use(user);
     if (!c)
         return 0;
     switch (why) {

@@ -33,6 +33,7 @@ struct conn {
     enum conn_state state;
     int64_t until_ms; /* killed at this time; 0: never */
     char peer[64];
+    uint64_t party; /* share.h */
 
     char *in; /* received and not used: in[in_at .. in_len) */
     size_t in_at, in_len, in_cap;

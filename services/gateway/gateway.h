@@ -39,7 +39,8 @@ struct gateway {
     bool tls;
     bool draining; /* SIGTERM came: finish what is here, take nothing new */
     int64_t deadline_ms;
-    int64_t ping_ms; /* of WebSockets */
+    int64_t ping_ms;              /* of WebSockets */
+    size_t per_user, per_address; /* connections */
     size_t budget_used;
     char instance[160];
     struct counters count;

@@ -12,6 +12,8 @@
 #include "door.h"
 #include "live.h"
 #include "metrics.h"
+#include "share.h"
+#include "tls.h"
 #include "ws.h"
 #include <openssl/ssl.h>
 #include <signal.h>
@@ -19,6 +21,7 @@
 
 #define TICK_MS 250
 #define LAST_ASK_MS 1000
+#define CERT_TICKS 8  /* two seconds */
 #define DRAIN_US 2000 /* of the bus in one turn; then sockets get theirs */
 
 static struct {
@@ -26,7 +29,7 @@ static struct {
     uv_prepare_t prepare;
     uv_idle_t more;
     uv_timer_t tick, bus_tick;
-    uv_signal_t term, interrupt;
+    uv_signal_t term, interrupt, hangup;
     uint64_t ticks;
     int64_t now_ms;     /* of the tick under way */
     int64_t leaving_ms; /* when SIGTERM came */
@@ -132,6 +135,13 @@ static void on_signal(uv_signal_t *handle, int signum)
     conn_each(wind_up);
 }
 
+static void on_hangup(uv_signal_t *handle, int signum)
+{
+    (void)handle;
+    (void)signum;
+    tls_check(true);
+}
+
 static void on_tick(uv_timer_t *handle)
 {
     (void)handle;
@@ -142,6 +152,8 @@ static void on_tick(uv_timer_t *handle)
     live_tick();
     if (loop.ticks % 2 == 0)
         metrics_tick();
+    if (loop.ticks % CERT_TICKS == 0)
+        tls_check(false);
     if (loop.ticks % (AUTH_PERIOD_MS / TICK_MS) == 0 || !auth_ready())
         auth_fetch();
     if (!gw.draining)
@@ -224,6 +236,8 @@ static void start_timers(void)
     uv_signal_start(&loop.term, on_signal, SIGTERM);
     uv_signal_init(&gw.loop, &loop.interrupt);
     uv_signal_start(&loop.interrupt, on_signal, SIGINT);
+    uv_signal_init(&gw.loop, &loop.hangup);
+    uv_signal_start(&loop.hangup, on_hangup, SIGHUP);
 }
 
 int loop_start(struct ab_error *err)
@@ -254,6 +268,7 @@ static void close_handles(void)
         (uv_handle_t *)&loop.prepare,  (uv_handle_t *)&loop.more,
         (uv_handle_t *)&loop.tick,     (uv_handle_t *)&loop.bus_tick,
         (uv_handle_t *)&loop.term,     (uv_handle_t *)&loop.interrupt,
+        (uv_handle_t *)&loop.hangup,
     };
     for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++)
         uv_close(handles[i], NULL);
@@ -275,5 +290,6 @@ void loop_free(void)
     if (uv_loop_close(&gw.loop) != 0)
         ab_log(AB_WARN, "loop.left");
     conn_table_free();
+    share_free();
     loop.initialised = loop.started = false;
 }

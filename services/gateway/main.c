@@ -40,6 +40,8 @@ static const struct ab_setting settings[] = {
      "time to find the services; nobody is let in before, unless it is over"},
     {"queue_limit", AB_CONF_INT, "1024", "requests that wait for a replica, per service"},
     {"max_connections", AB_CONF_INT, "8192", "clients at a time"},
+    {"max_per_address", AB_CONF_INT, "4096", "of them from one address (IPv6: one /64)"},
+    {"max_websockets_per_user", AB_CONF_INT, "2048", "WebSockets of one user at a time"},
     {"ping_period", AB_CONF_DURATION, "20s",
      "WebSockets are pinged this often; one silent for 2.25 times as long is gone"},
     {"health_listen", AB_CONF_TEXT, "127.0.0.1:0", "plain HTTP: /healthz /readyz /metrics"},
@@ -76,6 +78,10 @@ static int check_settings(const ab_conf_t *conf, struct ab_error *err)
     if (connections < 1 || connections > 1000000)
         return ab_fail(err, AB_EINVAL, "max_connections must be 1 to 1000000, not %" PRId64,
                        connections);
+    if (ab_conf_int(conf, "max_per_address") < 1
+        || ab_conf_int(conf, "max_websockets_per_user") < 1)
+        return ab_fail(err, AB_EINVAL,
+                       "max_per_address and max_websockets_per_user must be at least 1");
     if (ab_conf_int(conf, "queue_limit") < 1)
         return ab_fail(err, AB_EINVAL, "queue_limit must be at least 1");
     return 0;
@@ -126,6 +132,8 @@ static int start(struct ab_error *err)
         return -1;
     gw.deadline_ms = ab_conf_ms(gw.conf, "deadline");
     gw.ping_ms = ab_conf_ms(gw.conf, "ping_period");
+    gw.per_address = (size_t)ab_conf_int(gw.conf, "max_per_address");
+    gw.per_user = (size_t)ab_conf_int(gw.conf, "max_websockets_per_user");
     auth_init();
     if (loop_init(err) < 0 || start_bus(err) < 0 || pool_start(err) < 0 || live_init(err) < 0
         || loop_start(err) < 0 || metrics_start(ab_conf_text(gw.conf, "health_listen"), err) < 0

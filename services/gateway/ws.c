@@ -7,6 +7,7 @@
 #include "conn.h"
 #include "live.h"
 #include "reply.h"
+#include "share.h"
 #include "stream.h"
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +23,13 @@
 #define SLOW_MS 30000 /* for a slow reader to come to our close */
 #define FROM_CLIENT 4096
 #define BUCKETS 1024
+#define TOO_MANY "you have as many WebSockets here as a user may: close some, then try again"
 
 struct ws {
     wslay_event_context_ptr wslay;
     bool events; /* /events/stream, else /subscribe-user */
     bool authed;
+    bool counted; /* as one of its user */
     struct ab_token token;
     struct live *live;
     struct frame *ring[RING];
@@ -200,6 +203,8 @@ void ws_free(struct conn *c)
     live_destroy(&ws->live);
     while (ws->count)
         ring_pop(ws);
+    if (ws->counted)
+        share_give(SHARE_USER, (uint64_t)ws->token.user);
     wslay_event_context_free(ws->wslay);
     free(ws);
     c->ws = NULL;
@@ -248,14 +253,22 @@ static bool may_listen(const struct ws *ws, const struct ab_token *token)
     return (token->scopes & scopes) != 0;
 }
 
+static int take_place(struct ws *ws, const struct ab_token *token)
+{
+    ws->counted = share_take(SHARE_USER, (uint64_t)token->user, gw.per_user) == 0;
+    return ws->counted ? 0 : -1;
+}
+
 static void take_token(struct conn *c, const char *text, size_t n)
 {
     switch (auth_check_token(text, n, &c->ws->token)) {
     case AUTH_OK:
-        if (may_listen(c->ws, &c->ws->token))
-            begin(c);
-        else
+        if (!may_listen(c->ws, &c->ws->token))
             ws_close(c, WS_POLICY, "this token may not listen");
+        else if (take_place(c->ws, &c->ws->token) < 0)
+            ws_close(c, WS_TOO_MANY, TOO_MANY);
+        else
+            begin(c);
         break;
     case AUTH_NOT_YET:
         ws_close(c, 1013, "the server does not know yet how to check tokens");
@@ -569,6 +582,12 @@ void ws_upgrade(struct conn *c)
         return;
     ws->authed = authed;
     ws->token = token;
+    if (authed && take_place(ws, &token) < 0) {
+        live_destroy(&ws->live);
+        free(ws);
+        reply_text(c, 429, TOO_MANY, "retry-after: 5\r\n");
+        return;
+    }
     c->ws = ws;
     if (make_wslay(c) < 0) {
         conn_kill(c);

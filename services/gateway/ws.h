@@ -20,6 +20,7 @@
 #define WS_TOKEN_ENDED 4001
 #define WS_SLOW 4008 /* reason: cursor */
 #define WS_FORGOTTEN 4010
+#define WS_TOO_MANY 4029 /* of this user */
 
 struct conn;
 struct live;
