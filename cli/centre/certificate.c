@@ -83,10 +83,11 @@ static int make_authority(const struct centre *self, const char *pem, const char
 static int make_server(const struct centre *self, const char *san, struct ab_error *err)
 {
     const char *ca = centre_path(self, "tls/ca.pem"), *ca_key = centre_path(self, "tls/ca.key");
-    const char *key = centre_path(self, "tls/server.key"),
+    const char *key = centre_path(self, "tls/server.key.new"),
                *csr = centre_path(self, "tls/server.csr");
-    const char *ext = centre_path(self, "tls/server.ext"),
+    const char *ext = centre_path(self, "tls/server.ext.new"),
                *leaf = centre_path(self, "tls/server.leaf");
+    const char *done = centre_path(self, "tls/server.ext");
     const char *text = ab_printf(
         self->arena,
         "subjectAltName=%s\nbasicConstraints=critical,CA:FALSE\nkeyUsage=critical,"
@@ -103,7 +104,11 @@ static int make_server(const struct centre *self, const char *san, struct ab_err
     if (ab_file_write(ext, text, strlen(text), 0600, err) < 0 || openssl(request, false, err) < 0
         || openssl(sign, false, err) < 0)
         return -1;
-    if (chmod(key, 0600) < 0 || rename(leaf, centre_path(self, "tls/server.pem")) < 0)
+    /* Without server.ext the next one makes all anew: a crash leaves no key beside another's
+     * certificate. A gateway that runs looks at both again when the second has come. */
+    (void)unlink(done);
+    if (chmod(key, 0600) < 0 || rename(key, centre_path(self, "tls/server.key")) < 0
+        || rename(leaf, centre_path(self, "tls/server.pem")) < 0 || rename(ext, done) < 0)
         return ab_fail_errno(err, AB_EINTERNAL, "cannot put the server certificate in place");
     (void)unlink(csr);
     return 0;

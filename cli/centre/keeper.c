@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/spawn.h"
 #include "base/supervise.h"
+#include "certificate.h"
 #include "leftovers.h"
 #include "members.h"
 #include "secrets.h"
@@ -34,6 +35,7 @@
 #define ADMIN_LIMIT_MS 120000
 #define STOP_LIMIT_MS 60000
 #define TICK_MS 1000
+#define CERTIFICATE_MS (24 * INT64_C(3600000)) /* of its 397 days the last month is for renewal */
 
 struct keeper {
     const struct centre *centre;
@@ -303,8 +305,14 @@ int keeper_run(const struct centre *centre, const struct cluster *cluster,
         ab_log(AB_INFO, "centre.started", AB_KV("url", centre_url(centre)));
         report(&self, "started", "");
         ab_close(&self.report_fd);
-        while (!self.stop)
-            turn(&self, TICK_MS);
+        int64_t look_ms = ab_now_ms() + CERTIFICATE_MS;
+        for (; !self.stop; turn(&self, TICK_MS)) {
+            if (ab_now_ms() < look_ms)
+                continue;
+            look_ms = ab_now_ms() + CERTIFICATE_MS; /* gateways see that the files have changed */
+            if (certificate_make(centre, &err) < 0)
+                ab_log(AB_WARN, "centre.certificate", AB_KV("error", (const char *)err.text));
+        }
     }
     if (self.supervise)
         stop_all(&self);

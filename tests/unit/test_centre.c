@@ -249,6 +249,50 @@ static void the_certificate_is_for_loopback_and_made_again_for_another_host(void
     assert_non_null(strstr(openssl_says(&out, verify), ": OK"));
 }
 
+/* The key of the pair and the certificate's key are one. */
+static void assert_a_pair(const struct centre *c)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf a = {0};
+    AB_AUTO(ab_buf_free) struct ab_buf b = {0};
+    const char *of_cert[] = {"openssl", "x509",    "-in", centre_path(c, "tls/server.pem"),
+                             "-noout",  "-pubkey", NULL};
+    const char *of_key[] = {"openssl", "pkey", "-in", centre_path(c, "tls/server.key"),
+                            "-pubout", NULL};
+    assert_string_equal(openssl_says(&a, of_cert), openssl_says(&b, of_key));
+}
+
+static void a_certificate_that_ends_soon_or_was_half_made_is_made_again(void **state)
+{
+    (void)state;
+    AB_AUTO(ab_buf_free) struct ab_buf out = {0};
+    AB_AUTO(centre_destroy) struct centre *c = load();
+    assert_int_equal(centre_make_folders(c, &err), 0);
+    assert_int_equal(certificate_make(c, &err), 0);
+    assert_a_pair(c);
+    const char *server = centre_path(c, "tls/server.pem");
+    const char *until[] = {"openssl", "x509",      "-in",     server,
+                           "-noout",  "-checkend", "2592000", NULL};
+    const char *ten_days[] = {
+        "openssl", "req", "-x509", "-key",          centre_path(c, "tls/server.key"),
+        "-days",   "10",  "-subj", "/CN=localhost", "-out",
+        server,    NULL};
+    openssl_says(&out, ten_days);
+    assert_int_equal(certificate_make(c, &err), 0);
+    openssl_says(&out, until); /* a month is left again */
+    assert_a_pair(c);
+
+    /* a crash between the two files: another's key, and no server.ext */
+    const char *key = centre_path(c, "tls/server.key");
+    const char *other[] = {"openssl", "genpkey",  "-algorithm",
+                           "EC",      "-pkeyopt", "ec_paramgen_curve:P-256",
+                           "-out",    key,        NULL};
+    openssl_says(&out, other);
+    assert_int_equal(unlink(centre_path(c, "tls/server.ext")), 0);
+    assert_int_equal(certificate_make(c, &err), 0);
+    assert_a_pair(c);
+    assert_int_not_equal(access(centre_path(c, "tls/server.key.new"), F_OK), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -263,6 +307,7 @@ int main(void)
         TEST(taken_ports_are_passed_over_and_the_choice_is_held),
         TEST(secrets_are_made_once_and_private),
         TEST(the_certificate_is_for_loopback_and_made_again_for_another_host),
+        TEST(a_certificate_that_ends_soon_or_was_half_made_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
