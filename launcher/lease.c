@@ -20,8 +20,9 @@ enum {
     CALL_MS = 30000,      /* the longest call */
     CALL_LEAST_MS = 2000, /* no call is given less, though a beat may be due */
     BEAT_LEAST_MS = 200,
-    BEAT_AGAIN_MS = 500, /* after a beat that failed */
-    EMPTY_PAUSE_MS = 1000
+    BEAT_AGAIN_MS = 500,  /* after a beat that failed */
+    EMPTY_FIRST_MS = 200, /* after an empty answer; then twice that, and so on */
+    EMPTY_MOST_MS = 1000
 };
 
 struct held {
@@ -43,7 +44,7 @@ struct lease {
 
     ab_api_t *api; /* the thread's, and lease_end's after it has ended: so are all down to `end` */
     int64_t session; /* 0: none now */
-    int64_t beat_at, beat_every_ms, acquire_at;
+    int64_t beat_at, beat_every_ms;
     int failures;
     char key[AB_UUID_TEXT]; /* of the acquire that was not answered; "": none */
     atomic_int end;
@@ -54,6 +55,7 @@ struct lease {
     pthread_cond_t wake;
     int event;
     bool asked;
+    int64_t acquire_at, empty_ms; /* not before; pause after the next empty answer */
     struct lease_want want;
     struct ab_error refused; /* why there will be no session */
     struct lease_batch *first, **last;
@@ -327,20 +329,27 @@ static void reopen(lease_t *self)
     }
 }
 
+/* Soon again while there was work a moment ago, else once a second. */
+static void pause_after(lease_t *self, int got)
+{
+    int64_t ms = got > 0 ? 0 : got == 0 ? self->empty_ms : ab_backoff_ms(1, 200, 1000);
+    self->acquire_at = ab_now_ms() + ms;
+    if (got > 0)
+        self->empty_ms = EMPTY_FIRST_MS;
+    else if (got == 0)
+        self->empty_ms = ms * 2 < EMPTY_MOST_MS ? ms * 2 : EMPTY_MOST_MS;
+}
+
 static void serve_want(lease_t *self, const struct ab_buf *body)
 {
     int got = acquire(self, body);
-    int64_t now = ab_now_ms();
-    if (got > 0)
-        self->acquire_at = now;
-    else
-        self->acquire_at = now + (got == 0 ? EMPTY_PAUSE_MS : ab_backoff_ms(1, 200, 1000));
-    if (self->key[0])
-        return; /* asked for as long as it is not known what it got */
+    bool answered = !self->key[0]; /* else asked for as long as it is not known what it got */
     pthread_mutex_lock(&self->lock);
-    self->asked = false;
+    pause_after(self, got);
+    self->asked = self->asked && !answered;
     pthread_mutex_unlock(&self->lock);
-    ring(self);
+    if (answered)
+        ring(self);
 }
 
 /* Sleeps until there is something to do. True: an acquire is. */
@@ -408,6 +417,7 @@ lease_t *lease_new(const struct lease_options *o, struct ab_error *err)
     self->batch_job_id = o->batch_job_id;
     self->heartbeat_ms = o->heartbeat_ms;
     self->beat_every_ms = CALL_LEAST_MS;
+    self->empty_ms = EMPTY_FIRST_MS;
     self->filter_tags = o->filter_tags;
     self->sort_by = o->sort_by;
     self->serial_only = o->serial_only;
@@ -515,9 +525,16 @@ bool lease_news(lease_t *self, struct lease_news *out)
     return any;
 }
 
+/* The end of a job may be what others wait for. */
 void lease_drop(lease_t *self, int64_t job, int lease)
 {
+    int64_t soon = ab_now_ms() + EMPTY_FIRST_MS;
     pthread_mutex_lock(&self->lock);
+    self->empty_ms = EMPTY_FIRST_MS;
+    if (self->acquire_at > soon) {
+        self->acquire_at = soon;
+        pthread_cond_signal(&self->wake);
+    }
     for (size_t i = 0; i < self->held.n; i++)
         if (self->held.v[i].job == job && self->held.v[i].lease == lease) {
             self->held.v[i] = self->held.v[--self->held.n];

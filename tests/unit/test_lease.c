@@ -229,6 +229,35 @@ static void heartbeats_come_three_times_in_the_life_of_a_lease(void **state)
     assert_in_range(took, 1000, 3000); /* four pauses of 300 ms */
 }
 
+/* Asks until n answers were empty. */
+static void ask_in_vain(struct rig *rig, size_t n)
+{
+    while (script_count(rig->centre, ACQUIRE) < n) {
+        lease_ask(rig->lease, &want);
+        while (lease_asking(rig->lease))
+            wait_for_bell(rig);
+    }
+}
+
+static int64_t between(struct rig *rig, size_t a, size_t b)
+{
+    return script_wait(rig->centre, ACQUIRE, b)->at_ms
+           - script_wait(rig->centre, ACQUIRE, a)->at_ms;
+}
+
+static void an_empty_queue_is_looked_at_less_and_less_until_a_job_ends(void **state)
+{
+    struct rig *rig = *state;
+    script_always(rig->centre, ACQUIRE, 200, "[]");
+    open_as_7(rig);
+    ask_in_vain(rig, 5);
+    assert_in_range(between(rig, 0, 3), 1400, 2400); /* 200, 400, 800 */
+    assert_in_range(between(rig, 3, 4), 1000, 1600);
+    lease_ask(rig->lease, &want);
+    lease_drop(rig->lease, 11, 3);
+    assert_in_range(between(rig, 4, 5), 200, 700);
+}
+
 static void a_session_is_asked_for_until_the_centre_is_back(void **state)
 {
     struct rig *rig = *state;
@@ -282,6 +311,7 @@ int main(void)
         T(jobs_of_a_swept_session_that_nobody_has_taken_yet_are_never_given_out),
         T(a_heartbeat_tells_what_is_cancelled_and_what_is_lost),
         T(heartbeats_come_three_times_in_the_life_of_a_lease),
+        T(an_empty_queue_is_looked_at_less_and_less_until_a_job_ends),
         T(a_session_is_asked_for_until_the_centre_is_back),
         T(a_session_that_is_refused_for_good_is_said_so),
         T(the_end_deletes_the_session),
