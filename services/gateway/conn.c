@@ -144,6 +144,11 @@ bool conn_sent_all(const struct conn *c)
     return c->out_at == c->out.len;
 }
 
+bool conn_idle(const struct conn *c)
+{
+    return !c->dying && c->wsi && conn_sent_all(c) && !lws_partial_buffered(c->wsi);
+}
+
 void conn_wake(struct conn *c)
 {
     if (c->wsi)
@@ -302,7 +307,8 @@ void conn_in_drop(struct conn *c, size_t n)
     c->in_at += n;
     if (c->in_at == c->in_len) {
         c->in_at = c->in_len = 0;
-        if (c->in_cap > BUDGET_FREE)
+        if (c->in_cap > BUDGET_FREE
+            || c->state == CONN_WS) /* which takes its frames as they come */
             in_free(c);
     }
 }

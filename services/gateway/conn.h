@@ -65,6 +65,8 @@ void conn_adopt(int fd, const char *peer);
 
 /* Send or queue. The bytes are copied if they cannot leave at once. */
 void conn_write(struct conn *c, const void *bytes, size_t n);
+bool conn_idle(
+    const struct conn *c); /* what is written now leaves at once, as far as the socket takes it */
 bool conn_sent_all(const struct conn *c); /* nothing of ours waits, lws may still hold a piece */
 void conn_wake(struct conn *c);           /* ask for WRITEABLE */
 

@@ -196,25 +196,34 @@ void live_hint(int64_t id)
 
 /* ---- frames */
 
+static bool is_wanted(const struct live *s, struct tail *t, struct happening *e)
+{
+    return !s || (place_cmp(&e->at, &s->at) > 0 && filter_passes(&s->filter, t, e));
+}
+
+/* What s wants of the page, or all of it; NULL: that is nothing. Without a page only the cursor. */
 static struct frame *make_frame(const struct place *cursor, struct tail *t, const struct live *s)
 {
     struct ab_buf text = {0};
     char place[PLACE_TEXT];
-    size_t n = 0;
+    size_t i = 0;
 
+    while (t && i < t->n && !is_wanted(s, t, &t->events[i]))
+        i++;
+    if (t && i == t->n)
+        return NULL;
     ab_buf_printf(&text, "{\"cursor\":\"%s\",\"events\":[", place_text(cursor, place));
-    for (size_t i = 0; t && i < t->n; i++) {
-        struct happening *e = &t->events[i];
-        if (s && (place_cmp(&e->at, &s->at) <= 0 || !filter_passes(&s->filter, t, e)))
+    for (bool first = true; t && i < t->n; i++) {
+        const struct happening *e = &t->events[i];
+        if (!first && !is_wanted(s, t, &t->events[i]))
             continue;
-        if (n++ > 0)
+        if (!first)
             ab_buf_char(&text, ',');
+        first = false;
         ab_buf_add(&text, t->text.data + e->json_at, e->json_len);
     }
     ab_buf_str(&text, "]}");
-    struct frame *f = NULL;
-    if ((n > 0 || !t) && !text.failed)
-        f = frame_new(WS_TEXT, text.data, text.len);
+    struct frame *f = text.failed ? NULL : frame_new(WS_TEXT, text.data, text.len);
     ab_buf_free(&text);
     return f;
 }
