@@ -123,11 +123,15 @@ static long run_limit_hot(struct client *c)
     return c->n;
 }
 
+/* All rows that a create leaves, and nothing else of it. */
 static long run_limit(struct client *c)
 {
+    const struct ab_db_param n[] = {{"n", int_value(c->n)}};
     draw_ids(c);
+    draw(c, RUN(c, SQL_event_ids, n), c->event_ids);
     copy_jobs(c);
     copy_specs(c);
+    copy_events(c);
     must(c, "COMMIT");
     return c->n;
 }
