@@ -249,7 +249,7 @@ class Bench:
                 took = []
                 body = json.dumps({"max_num_jobs": n, "filter_tags": {}, "max_aggregate_nodes": 1e9}).encode()
                 with Cpu(self.centre) as cpu:
-                    for turn in range(14):
+                    for turn in range(34):
                         session = json.loads(self.client.call("POST", "/sessions/", json.dumps({"site_id": self.site})))["id"]
                         begun = time.perf_counter()
                         self.client.call("POST", f"/sessions/{session}", body)
@@ -259,7 +259,7 @@ class Bench:
                 p50 = statistics.median(took) * 1e3
                 ratio = p50 / first.setdefault(n, p50)
                 print(f"acquire {n} of {backlog:,}, {beside:,} finished beside: p50 {p50:.1f} ms, {n / p50 * 1e3:,.0f} jobs/s, {ratio:.2f} of the first (aim 1.5)")
-                print(cpu.text(14 * n) + " (with taking and giving back)")
+                print(cpu.text(34 * n) + " (with taking and giving back)")
 
     def lists(self):
         self.fill(100000, 100000)
