@@ -4,6 +4,8 @@
 #include "clock.h"
 #include "log.h"
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -37,13 +39,42 @@ uint64_t ab_random_below(uint64_t limit)
     return r % limit;
 }
 
+/* Ids are drawn for every request: a call of the kernel for each was a thirtieth of the gateway's
+ * time. A child must not go on with its parent's bytes. */
+static atomic_uint forks;
+
+static void count_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, count_fork);
+}
+
+static void random_8(uint8_t out[8])
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Thread_local uint8_t pool[64][8];
+    static _Thread_local unsigned left, generation;
+    (void)pthread_once(&once, watch_forks);
+    unsigned now = atomic_load(&forks);
+    if (left == 0 || generation != now) {
+        ab_random(pool, sizeof(pool));
+        left = sizeof(pool) / sizeof(*pool);
+        generation = now;
+    }
+    memcpy(out, pool[--left], 8);
+}
+
 void ab_uuid7(uint8_t out[16])
 {
     int64_t us = ab_utc_us();
     uint64_t ms = (uint64_t)us / 1000;
     unsigned fraction =
         (unsigned)((uint64_t)us % 1000 * 4096 / 1000); /* 12 bits of a millisecond */
-    ab_random(out + 8, 8);
+    random_8(out + 8);
     for (int i = 0; i < 6; i++)
         out[i] = (uint8_t)(ms >> (40 - 8 * i));
     out[6] = (uint8_t)(0x70 | fraction >> 8);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -182,11 +184,32 @@ static void random_numbers_stay_below_and_back_off_is_bounded(void **state)
     }
 }
 
+static void a_child_does_not_repeat_its_parents_ids(void **state)
+{
+    (void)state;
+    uint8_t first[16], its[16], ours[16];
+    int to_us[2];
+    ab_uuid7(first); /* the parent has drawn bytes in advance now */
+    assert_int_equal(pipe(to_us), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        ab_uuid7(its);
+        _exit(write(to_us[1], its, sizeof(its)) == sizeof(its) ? 0 : 1);
+    }
+    ab_uuid7(ours);
+    assert_int_equal(read(to_us[0], its, sizeof(its)), sizeof(its));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_memory_not_equal(its + 8, ours + 8, 8);
+    close(to_us[0]);
+    close(to_us[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(utf8_is_checked_strictly),
         cmocka_unit_test(whole_numbers_only),
+        cmocka_unit_test(a_child_does_not_repeat_its_parents_ids),
         cmocka_unit_test(durations_and_sizes_need_a_unit_that_we_know),
         cmocka_unit_test(the_nearest_name_is_found_if_one_is_near),
         cmocka_unit_test(a_relative_path_stays_below_unless_it_climbs),
