@@ -63,8 +63,7 @@ bool ab_fault(const char *name)
         if (f->action == KILL)
             kill(getpid(), SIGKILL);
         else if (f->action == STOP)
-            raise(
-                SIGSTOP); /* to this thread: sent to the process, another one might take it later */
+            raise(SIGSTOP); /* one that is sent to the process another thread may take */
         else
             return true;
     }

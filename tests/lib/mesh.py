@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,11 +25,13 @@ import threading
 import time
 import uuid
 
+import pytest
 import requests
 
 from centre import BIN, processes_with, wait_for
 
 ROLES = ("auth", "jobs", "sessions", "transfers")
+RARELY = pytest.mark.skipif(not os.environ.get("ABIES_TEST_LONG"), reason="ABIES_TEST_LONG=1 runs it: its neighbour shows nearly the same")
 QUICK = {"beat": "200ms", "dead": "1500ms"}
 WITH_HOSTS = ["unshare", "--mount", "sh", "-c", 'mount --bind "$HOSTS_FILE" /etc/hosts && exec "$@"', "sh"]
 _names = itertools.count(1)
@@ -132,9 +135,21 @@ class Mesh:
         self.hosts({})
 
     def __enter__(self):
-        self.pg.query(f"CREATE DATABASE {self.database}")
-        self.admin("init", "--secrets", self.folder / "secrets", "--curve-dir", self.folder / "curve")
+        """As `abies-admin init` makes it; done once for each PostgreSQL, and copied."""
+        template = getattr(self.pg, "template", None)
+        self.pg.query(f"CREATE DATABASE {self.database}" + (f" TEMPLATE {template[0]}" if template else ""))
+        if template:
+            for name in ("secrets", "curve"):
+                shutil.copytree(template[1] / name, self.folder / name)
+        else:
+            self.admin("init", "--secrets", self.folder / "secrets", "--curve-dir", self.folder / "curve")
         return self
+
+    @staticmethod
+    def prepare(pg):
+        """For a PostgreSQL that many use."""
+        with Mesh(pg.folder / "template", pg, database="template_mesh") as mesh:
+            pg.template = mesh.database, mesh.folder
 
     def __exit__(self, kind, value, trace):
         try:
@@ -155,6 +170,8 @@ class Mesh:
             if p.alive():
                 p.thaw()
                 p.process.send_signal(signal.SIGTERM)
+                if p.role == "gateway":
+                    p.process.send_signal(signal.SIGINT)  # the second one: at once, whoever is still connected
         until = time.monotonic() + 15
         for p in self.processes:
             try:

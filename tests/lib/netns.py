@@ -35,8 +35,6 @@ def possible():
 
 
 class Link:
-    WAYS = ("link down", "silent", "silent to there", "silent from there")
-
     def __init__(self):
         n = next(_names)
         self.ns, self.va, self.vb = f"ab-{os.getpid()}-{n}", f"va{os.getpid()}{n}"[:15], f"vb{os.getpid()}{n}"[:15]
@@ -68,6 +66,8 @@ class Link:
         ip(*at, "neigh", "replace", to, "lladdr", WRONG, "dev", device, "nud", "permanent")
 
     def cut(self, way):
+        """link down | silent | silent to there | silent from there"""
+        assert way in ("link down", "silent", "silent to there", "silent from there")
         if way == "link down":
             ip("-n", self.ns, "link", "set", self.vb, "down")
         if way in ("silent", "silent to there"):

@@ -9,6 +9,7 @@ from postgres import Postgres
 @pytest.fixture(scope="session")
 def pg():
     with Postgres(temporary_folder("faultpg")) as pg:
+        Mesh.prepare(pg)
         yield pg
 
 

@@ -10,7 +10,7 @@ import requests
 import fakeclock
 from centre import temporary_folder, wait_for
 from fakeclock import Clock
-from mesh import Load, Mesh, Writers
+from mesh import RARELY, Load, Mesh, Writers
 from postgres import Postgres
 
 pytestmark = pytest.mark.skipif(not fakeclock.LIBRARY, reason="the package faketime is not installed")
@@ -63,7 +63,9 @@ def test_a_jump_of_all_clocks_ends_no_lease_of_the_living_and_keeps_none_of_the_
         assert there(mesh, user, living)
         writers.check()
         assert [p.pid for p in mesh.processes] == pids and all(p.alive() for p in mesh.processes)
-        assert [p.name for p in mesh.processes if p.busy(0.3) > 0.5] == [], "nothing spins"
+        used = [p.cpu() for p in mesh.processes]
+        time.sleep(0.5)
+        assert all(p.cpu() - before < 0.25 for p, before in zip(mesh.processes, used)), "nothing spins"
         for p in mesh.of("sessions"):
             assert len(p.logged("event=sweep.clock_jump")) == 2
 
@@ -98,7 +100,7 @@ def test_a_gateway_whose_clock_is_wrong_refuses_tokens_and_nothing_else_and_is_w
     assert status(fresh) == 200 and gateway.alive()
 
 
-@pytest.mark.parametrize("role", ["jobs", "auth"])
+@pytest.mark.parametrize("role", ["jobs", pytest.param("auth", marks=RARELY)])
 def test_a_service_whose_clock_is_wrong_works_on(mesh, clock, role):
     gateway = mesh.gateway()
     mesh.service(role, env=clock.env)

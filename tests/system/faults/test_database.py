@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from centre import temporary_folder, wait_for
-from mesh import ROLES, Load, Mesh, Writers
+from mesh import RARELY, ROLES, Load, Mesh, Writers
 from postgres import Postgres
 
 
@@ -24,7 +24,7 @@ def mesh_at(tmp_path, pg, host, **kw):
     return Mesh(tmp_path, pg, database="failover", database_url=f"host={host} port={pg.port} dbname=failover user=abies_{{role}}", **kw)
 
 
-@pytest.mark.parametrize("how", ["immediate", "fast"])
+@pytest.mark.parametrize("how", ["immediate", pytest.param("fast", marks=RARELY)])
 def test_a_restart_costs_a_503_at_most(own_pg, tmp_path, how):
     with mesh_at(tmp_path, own_pg, own_pg.folder) as mesh:
         mesh.gateway(deadline="10s")
@@ -92,7 +92,7 @@ def backends_of(mesh, role):
 def test_a_frozen_backend_costs_its_request_and_nobody_elses(mesh):
     """One server process stops in the middle; what waited for it is answered in time, another worker goes on, and when it wakes
     nothing is done twice."""
-    mesh.gateway(deadline="4s")
+    mesh.gateway(deadline="2s")
     mesh.everything()
     writers = Writers(mesh)
     frozen = []
@@ -111,7 +111,7 @@ def test_a_frozen_backend_costs_its_request_and_nobody_elses(mesh):
 
 def test_a_frozen_server_is_honest_504_and_is_found_again_when_it_thaws(own_pg, tmp_path):
     with mesh_at(tmp_path, own_pg, own_pg.folder) as mesh:
-        mesh.gateway(deadline="3s")
+        mesh.gateway(deadline="2s")
         mesh.everything()
         writers = Writers(mesh)
         with Load(writers.work, clients=2, pause=0.01) as load:

@@ -15,11 +15,12 @@ ONLY_SWEEPS = {**PERIODS, "wake_period": "1h", "house_period": "1h", "figures_pe
 @pytest.fixture
 def place(mesh):
     """Everything but the sessions service; a user, a site, an app."""
-    mesh.gateway()
-    for role in ("auth", "jobs", "transfers"):
-        mesh.service(role).ready()
-    wait_for(lambda: "no replica of sessions" in mesh.of("gateway")[0].health("/readyz").text, 10, "the others are there")
-    mesh.of("gateway")[0].logged("gateway.open", 15)
+    gateway = mesh.gateway(join="1s")
+    others = [mesh.service(role) for role in ("auth", "jobs", "transfers")]
+    for p in others:
+        p.ready()
+    wait_for(lambda: gateway.health("/readyz").text == "no replica of sessions\n", 10, "the others are there")
+    gateway.logged("gateway.open")
     user = mesh.user()
     return user, *mesh.app(user)
 
