@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,13 @@ enum {
     BACKOFF_MS = 100,
     BACKOFF_CAP_MS = 2000,
 };
+
+static atomic_bool all_pooled;
+
+void ab_db_pooled(bool pooled)
+{
+    atomic_store(&all_pooled, pooled);
+}
 
 static void disconnect(ab_db_t *self)
 {
@@ -56,7 +64,8 @@ static int connect_once(ab_db_t *self, struct ab_error *err)
         return -1;
     }
     PQsetNoticeReceiver(self->conn, ignore_notice, NULL);
-    return ab_db_exec(self, "SET timezone = 'UTC'", err);
+    /* Behind a pooler it would be somebody else's next; our roles have it anyway. */
+    return self->pooled ? 0 : ab_db_exec(self, "SET timezone = 'UTC'", err);
 }
 
 static int connect_and_prepare(ab_db_t *self, struct ab_error *err)
@@ -80,6 +89,7 @@ ab_db_t *ab_db_open(const char *url, const char *application, struct ab_error *e
         return NULL;
     }
     self->wait_ms = WAIT_MS;
+    self->pooled = atomic_load(&all_pooled);
     self->url = strdup(url ? url : "");
     self->application = strdup(application ? application : "abies");
     if (!self->url || !self->application) {

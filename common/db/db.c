@@ -113,10 +113,10 @@ static int send_step(ab_db_t *self, const struct ab_db_step *step, struct ab_err
                    : bind_text(self, &b, step, err))
         < 0)
         return 1;
-    if (step->sql ? PQsendQueryPrepared(self->conn, step->sql->name, b.n, b.values, b.lengths,
-                                        b.formats, 1)
-                  : PQsendQueryParams(self->conn, step->text, b.n, b.oids, b.values, b.lengths,
-                                      b.formats, 1))
+    if (step->sql && !self->pooled ? PQsendQueryPrepared(self->conn, step->sql->name, b.n, b.values,
+                                                         b.lengths, b.formats, 1)
+                                   : PQsendQueryParams(self->conn, text_of(step), b.n, b.oids,
+                                                       b.values, b.lengths, b.formats, 1))
         return 0;
     return db_fail_lost(self, name_of(step), err);
 }

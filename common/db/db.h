@@ -31,6 +31,11 @@ ab_db_t *ab_db_open(const char *url, const char *application, struct ab_error *e
 void ab_db_close(ab_db_t **self);
 PGconn *ab_db_conn(ab_db_t *self);
 
+/* Once at start, for all connections that are opened later: a pooler stands in between that gives
+ * each transaction a server connection of its own (PgBouncer, pool_mode = transaction). Nothing may
+ * be kept in a session then, so blocks are sent whole each time instead of prepared. */
+void ab_db_pooled(bool pooled);
+
 /* After a lost connection: reconnect and prepare again; -1 while the server is away. */
 int ab_db_ensure(ab_db_t *self, struct ab_error *err);
 

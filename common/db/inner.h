@@ -48,6 +48,7 @@ struct named_type {
 struct ab_db {
     PGconn *conn;
     char *url, *application;
+    bool pooled;         /* as ab_db_pooled says */
     bool broken;         /* out of step or too slow: the next ensure starts afresh */
     int wait_ms;         /* longest wait for one answer */
     int tries;           /* failed connects in a row */

@@ -68,11 +68,12 @@ static int read_types(ab_db_t *self, struct statement *s, const PGresult *descri
 
 static int prepare_one(ab_db_t *self, const struct ab_sql *sql, struct ab_error *err)
 {
-    PGresult *r = ask(self, PQsendPrepare(self->conn, sql->name, sql->text, 0, NULL), sql, err);
+    const char *name = self->pooled ? "" : sql->name; /* only for its types */
+    PGresult *r = ask(self, PQsendPrepare(self->conn, name, sql->text, 0, NULL), sql, err);
     if (!r)
         return -1;
     PQclear(r);
-    r = ask(self, PQsendDescribePrepared(self->conn, sql->name), sql, err);
+    r = ask(self, PQsendDescribePrepared(self->conn, name), sql, err);
     if (!r)
         return -1;
     struct statement *s = &self->statements[slot_of(self, sql)];
@@ -116,17 +117,26 @@ static int make_slots(ab_db_t *self, struct ab_error *err)
     return 0;
 }
 
-int db_prepare_all(ab_db_t *self, struct ab_error *err)
+static int prepare_blocks(ab_db_t *self, struct ab_error *err)
 {
-    db_statements_forget(self);
-    if (make_slots(self, err) < 0)
-        return -1;
     for (size_t i = 0; i < self->n_blocks; i++) {
         const struct ab_sql *sql = self->blocks[i];
         if ((sql->copy_columns ? check_copy : prepare_one)(self, sql, err) < 0)
             return -1;
     }
     return 0;
+}
+
+/* A pooler keeps the server connection for a transaction: what is asked is answered by who was told. */
+int db_prepare_all(ab_db_t *self, struct ab_error *err)
+{
+    db_statements_forget(self);
+    if (make_slots(self, err) < 0 || (self->pooled && ab_db_exec(self, "BEGIN", err) < 0))
+        return -1;
+    int rc = prepare_blocks(self, err);
+    if (self->pooled && ab_db_exec(self, "ROLLBACK", rc < 0 ? NULL : err) < 0)
+        return -1;
+    return rc;
 }
 
 static bool has_block(const ab_db_t *self, const struct ab_sql *sql)
@@ -163,7 +173,7 @@ int ab_db_prepare(ab_db_t *self, const struct ab_sql *const *const *lists, struc
     if (db_ready(self, "db.prepare", err) < 0)
         return -1;
     /* Statements of an earlier call are prepared already, and a name can be prepared only once. */
-    if (before > 0 && ab_db_exec(self, "DEALLOCATE ALL", err) < 0)
+    if (before > 0 && !self->pooled && ab_db_exec(self, "DEALLOCATE ALL", err) < 0)
         return -1;
     return db_prepare_all(self, err);
 }

@@ -37,6 +37,8 @@ static const struct ab_setting common_settings[] = {
     {"curve_dir", AB_CONF_TEXT, NULL, "folder with our key pair and the gateways' public key"},
     {"plain_bus", AB_CONF_BOOL, "false", "no CURVE on the bus: for tests on one host only"},
     {"database_url", AB_CONF_SECRET, NULL, "PostgreSQL, with this service's own role"},
+    {"database_pooled", AB_CONF_BOOL, "false",
+     "a pooler is in between: PgBouncer with pool_mode = transaction"},
     {"workers", AB_CONF_INT, "4", "threads, each with a connection of its own"},
     {"log_level", AB_CONF_TEXT, "info", "debug, info, warn or error"},
     {"health_listen", AB_CONF_TEXT, "127.0.0.1:0", "address of /healthz, /readyz and /metrics"},
@@ -319,6 +321,7 @@ static int run(struct process *self, struct ab_error *err)
 {
     ab_db_t *first;
     atomic_store(&self->stage, NO_DATABASE);
+    ab_db_pooled(ab_conf_bool(self->conf, "database_pooled"));
     int rc = open_workers(self, err);
     if (rc != 0)
         return rc < 0 ? -1 : 0;

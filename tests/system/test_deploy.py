@@ -9,11 +9,27 @@ import subprocess
 import pytest
 import yaml
 
+import compose
 from centre import BIN, ROOT, temporary_folder
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 PROGRAMS = {"gateway": "abies-gateway", "jobs": "abies-jobs", "sessions": "abies-sessions", "transfers": "abies-transfers", "auth": "abies-auth"}
+
+
+def test_the_compose_file_is_what_the_specification_allows():
+    compose.check(COMPOSE)
+
+
+@pytest.mark.parametrize("wrong", [
+    "services: {a: {image: x, restrat: always}}", "services: {a: {}}", "services: {a: {image: x, restart: sometimes}}",
+    "services: {a: {image: x, depends_on: {b: {condition: service_started}}}}", "services: {a: {image: x, volumes: ['v:/v']}}",
+    "services: {a: {image: x, environment: {A: true}}}", "services: {a: {image: x, stop_grace_period: 45}}",
+    "services: {a: {image: x, depends_on: {a: {condition: service_started}}}}", "services: {a: {image: x, networks: [n]}}",
+    "services: {a: {image: x, healthcheck: {interval: soon}}}", "services: {a: {image: x, ports: [eight]}}"])
+def test_the_check_of_the_compose_file_can_fail(wrong):
+    with pytest.raises(AssertionError):
+        compose.check({"volumes": {}, "networks": {}, **yaml.safe_load(wrong)})
 
 
 @pytest.mark.parametrize("service", PROGRAMS)
@@ -84,7 +100,10 @@ def test_the_one_shot_container_gives_each_service_its_keys_and_nothing_else():
     assert "secrets/seal.key" in files("auth") and "secrets/seal.key" not in files("sessions")
     assert files("gateway") == ["curve/allowed/auth.key", "curve/allowed/jobs.key", "curve/allowed/sessions.key", "curve/allowed/transfers.key",
                                 "curve/gateway.key", "curve/gateway.key_secret", "tls/server.key", "tls/server.pem"]
-    assert files("public") == ["ca.pem"]
+    assert files("public") == ["ca.pem"] and files("pgbouncer") == ["pgbouncer.ini", "userlist.txt"]
+    for service in ("jobs", "sessions", "transfers", "auth"):
+        password = (folder / "all" / "secrets" / f"db-abies_{service}").read_text()
+        assert len(password) > 20 and (folder / service / "secrets" / f"url-{service}").read_text().endswith(f"password={password}")
     for path in (folder / "jobs").rglob("*"):
         assert path.stat().st_uid == 10001 and path.stat().st_mode & 0o077 == 0, path
     subprocess.run(["openssl", "verify", "-CAfile", folder / "public/ca.pem", folder / "gateway/tls/server.pem"], check=True, capture_output=True)
