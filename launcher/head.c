@@ -503,6 +503,7 @@ static void loop(struct head *self)
         take_batches(self);
         start_what_is_accepted(self);
         start_what_fits(self);
+        status_hurry(self->status);
         ask_for_more(self);
         int64_t wait = step_runs(self, ab_now_ms()), tally = step_tally(self);
         wait = wait < tally ? wait : tally;

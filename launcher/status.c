@@ -18,7 +18,6 @@
 
 enum {
     QUIET_MS = 50,
-    CLAIM_MS = 5, /* a program waits for it; the loop claims several in a row */
     LONGEST_MS = 500,
     MOST = 1000,
     CALL_MS = 30000
@@ -45,7 +44,8 @@ struct status {
     pthread_cond_t wake, done;
     struct update *first, **last;
     size_t n;
-    int64_t first_at, newest_at, claimed_at; /* claimed_at 0: no claim waits */
+    int64_t first_at, newest_at;
+    bool claims, hurry; /* there are some in the queue; and a program waits for them */
     atomic_int ending, give_up;
     bool finished; /* the thread has */
     size_t lost;   /* updates that it could not deliver */
@@ -72,8 +72,7 @@ static void put(status_t *self, const struct job *item, bool claim)
     u->json = ab_buf_take(&json);
     pthread_mutex_lock(&self->lock);
     self->newest_at = ab_now_ms();
-    if (claim && !self->claimed_at)
-        self->claimed_at = self->newest_at;
+    self->claims = self->claims || claim;
     if (!self->first)
         self->first_at = self->newest_at;
     *self->last = u;
@@ -91,6 +90,15 @@ void status_put(status_t *self, const struct job *item)
 void status_claim(status_t *self, const struct job *item)
 {
     put(self, item, true);
+}
+
+void status_hurry(status_t *self)
+{
+    pthread_mutex_lock(&self->lock);
+    self->hurry = self->claims;
+    if (self->hurry)
+        pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->lock);
 }
 
 static void tell(status_t *self, struct told *what, const struct update *u)
@@ -130,9 +138,10 @@ static struct update *take_batch(status_t *self, size_t *n)
         self->last = &(*self->last)->next;
     self->n -= *n;
     self->first_at = ab_now_ms();
-    self->claimed_at = 0;
-    for (const struct update *u = self->first; u && !self->claimed_at; u = u->next)
-        self->claimed_at = u->claim ? self->first_at : 0;
+    self->claims = false;
+    for (const struct update *u = self->first; u && !self->claims; u = u->next)
+        self->claims = u->claim;
+    self->hurry = self->hurry && self->claims;
     ids_free(&seen);
     return batch;
 }
@@ -281,9 +290,7 @@ static void *live(void *arg)
         int64_t now = ab_now_ms(), due = self->newest_at + QUIET_MS;
         if (due > self->first_at + LONGEST_MS)
             due = self->first_at + LONGEST_MS;
-        if (self->claimed_at && due > self->claimed_at + CLAIM_MS)
-            due = self->claimed_at + CLAIM_MS;
-        if (!self->ending && self->n < MOST && now < due) {
+        if (!self->ending && !self->hurry && self->n < MOST && now < due) {
             wait_until(self, due);
             continue;
         }

@@ -20,8 +20,10 @@ status_t *status_new(const struct ab_client_file *file, struct ab_error *err);
  * bits say. */
 void status_put(status_t *self, const struct job *update);
 
-/* The same, sent at once; status_accepted tells when the centre has it. */
+/* The same; status_accepted tells when the centre has it. After some claims status_hurry sends them
+ * at once, with all that waits. */
 void status_claim(status_t *self, const struct job *update);
+void status_hurry(status_t *self);
 
 int status_fd(const status_t *self); /* an eventfd: read it, then ask the two below */
 bool status_refused(status_t *self, int64_t *job, int *lease);
