@@ -279,18 +279,13 @@ static int open_workers(struct process *self, struct ab_error *err)
 static int open_replica(struct process *self, struct ab_error *err)
 {
     bool plain = ab_conf_bool(self->conf, "plain_bus");
-    const char *curve_dir = ab_conf_text(self->conf, "curve_dir");
-    if (!plain && !curve_dir)
-        return ab_fail(err, AB_EINVAL,
-                       "curve_dir is not set: it names the folder that "
-                       "`abies-admin keys init` makes");
     int capacity = self->service->capacity ? self->service->capacity : 4 * self->n_workers;
     struct ab_replica_options options = {
         .service = self->service->name,
         .instance = self->instance,
         .capacity = capacity,
         .gateways = ab_conf_list(self->conf, "gateways"),
-        .curve_dir = plain ? NULL : curve_dir,
+        .curve_dir = plain ? NULL : ab_conf_text(self->conf, "curve_dir"),
         .beat_ms = ab_conf_ms(self->conf, "beat"),
         .dead_ms = ab_conf_ms(self->conf, "dead"),
     };
@@ -393,6 +388,10 @@ static int read_settings(struct process *self, int argc, char **argv, struct ab_
         return ab_fail(err, AB_EINVAL,
                        "database_url is not set: give ABIES_DATABASE_URL or a file that "
                        "holds it by ABIES_DATABASE_URL_FILE");
+    if (!ab_conf_bool(self->conf, "plain_bus") && !ab_conf_text(self->conf, "curve_dir"))
+        return ab_fail(err, AB_EINVAL,
+                       "curve_dir is not set: it names the folder that "
+                       "`abies-admin keys init` makes");
     ab_log_open(self->service->name, self->instance, (enum ab_level)level);
     return 0;
 }

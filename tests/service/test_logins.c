@@ -183,6 +183,31 @@ static void many_revocations_become_one_cut(void **state)
     assert_int_equal(pg_int(owner, "SELECT count(*) FROM revoked_tokens"), 1);
 }
 
+static void without_the_key_that_seals_nothing_is_signed(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    ab_conf_t *bare = ab_service_conf(&auth_service);
+    assert_int_equal(auth_service.start(bare, db, &err), -1);
+    assert_non_null(strstr(err.text, "seal_key is not set"));
+    ab_conf_destroy(&bare);
+}
+
+static void registrations_of_an_address_are_counted_good_or_not(void **state)
+{
+    (void)state;
+    SET("login_hold", "1ms", "login_limit", "3");
+    for (int i = 0; i < 4; i++) {
+        char body[80];
+        snprintf(body, sizeof(body), "{\"username\":\"u%d\",\"password\":\"x\"}", i / 2);
+        assert_int_equal(rig_ask("user.register", body), i == 3 ? 429 : i % 2 ? 400 : 201);
+    }
+    struct ab_caller elsewhere = {.peer = "192.0.2.2"};
+    assert_int_equal(
+        rig_ask_as(&elsewhere, "user.register", "", "{\"username\":\"u9\",\"password\":\"x\"}"),
+        201);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, setup)
 
 int main(void)
@@ -195,6 +220,8 @@ int main(void)
         TEST(a_login_that_has_ended_is_not_listed_and_then_forgotten),
         TEST(ten_thousand_log_ins_are_enough),
         TEST(many_revocations_become_one_cut),
+        TEST(without_the_key_that_seals_nothing_is_signed),
+        TEST(registrations_of_an_address_are_counted_good_or_not),
     };
     return cmocka_run_group_tests(tests, rig_open, rig_close);
 }
