@@ -205,7 +205,7 @@ uint64_t rig_ask(ab_bus_t *bus, struct rig_call *call, const char *service, cons
         .service = service,
         .verb = verb,
         .user = 42,
-        .username = "ada",
+        .username = "tenant",
         .scopes = 5,
         .token_site = 9,
         .key = "a key",

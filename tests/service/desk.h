@@ -4,7 +4,7 @@
  * read). The request goes through the descriptors to the right service, each on a connection with
  * the rights of its own role, and the reply comes back as a tree:
  *
- *     assert_int_equal(ask(ada, "POST", "/jobs/", "[{'app_id': %ld, 'workdir': 'a'}]", app), 201);
+ *     assert_int_equal(ask(tenant, "POST", "/jobs/", "[{'app_id': %ld, 'workdir': 'a'}]", app), 201);
  *     assert_string_equal(txt("0.state"), "STAGED_IN");
  */
 #ifndef DESK_H

@@ -27,13 +27,13 @@ def audit(centre, *options):
 
 def test_a_user_is_added_with_a_password_that_is_only_kept_as_a_hash(centre):
     centre.init()
-    assert "user 1 is made" in centre.admin("users", "add", "ada", "--password-file", secret(centre, "a secret word"))
-    assert users(centre)["ada"]["password"] is True and users(centre)["ada"]["disabled"] is False
+    assert "user 1 is made" in centre.admin("users", "add", "tenant", "--password-file", secret(centre, "a secret word"))
+    assert users(centre)["tenant"]["password"] is True and users(centre)["tenant"]["disabled"] is False
     (hash_,) = centre.db.psql("SELECT password_hash FROM users")
     assert hash_.startswith("$argon2id$")
-    assert "already" in centre.admin("users", "add", "ada", "--no-password", status=1)
-    centre.admin("users", "add", "--user", "bob", "--no-password")
-    assert users(centre)["bob"]["password"] is False
+    assert "already" in centre.admin("users", "add", "tenant", "--no-password", status=1)
+    centre.admin("users", "add", "--user", "stranger", "--no-password")
+    assert users(centre)["stranger"]["password"] is False
     assert "a secret word" not in centre.db.psql("SELECT string_agg(a::text, ' ') FROM audit a")[0]
 
 
@@ -52,7 +52,7 @@ def test_a_password_is_asked_for_twice_and_not_shown(centre):
 
     def type_in(*lines):
         main, other = pty.openpty()
-        p = subprocess.Popen([ADMIN, "users", "add", "ada"], stdin=other, stdout=other, stderr=other, close_fds=True,
+        p = subprocess.Popen([ADMIN, "users", "add", "tenant"], stdin=other, stdout=other, stderr=other, close_fds=True,
                              env={**os.environ, "ABIES_DATABASE_URL": centre.url})
         os.close(other)
         shown = b""
@@ -73,38 +73,38 @@ def test_a_password_is_asked_for_twice_and_not_shown(centre):
     assert code == 1 and "differ" in shown and "first" not in shown and "second" not in shown
     code, shown = type_in("the same", "the same")
     assert code == 0 and "is made" in shown and "the same" not in shown
-    assert "ada" in users(centre)
+    assert "tenant" in users(centre)
 
 
 def test_a_new_password_ends_log_ins_and_leaves_sites_alone(centre):
     centre.init()
-    centre.admin("users", "add", "ada", "--password-file", secret(centre, "one"))
+    centre.admin("users", "add", "tenant", "--password-file", secret(centre, "one"))
     centre.db.psql("INSERT INTO sites (owner_id, name, path) VALUES (1, 's', '/s');"
                    "INSERT INTO tokens (owner_id, name, scope, site_id) VALUES (1, 'login', 'user', NULL), (1, 's', 'site', 1), (1, 'script', 'read', NULL);")
     (before,) = centre.db.psql("SELECT password_hash FROM users")
-    assert "sites and other tokens go on" in centre.admin("users", "passwd", "ada", "--password-file", secret(centre, "two"))
+    assert "sites and other tokens go on" in centre.admin("users", "passwd", "tenant", "--password-file", secret(centre, "two"))
     assert centre.db.psql("SELECT name FROM tokens ORDER BY id") == ["s", "script"]
     assert centre.db.psql("SELECT password_hash = '%s' FROM users" % before.replace("'", "")) == ["f"]
     assert centre.db.psql("SELECT tokens_from > now() AND tokens_from <= now() + interval '2 s' AND tokens_from = date_trunc('second', tokens_from)"
                           " FROM users") == ["t"]
-    centre.admin("users", "passwd", "ada", "--no-password", "--end-tokens")
+    centre.admin("users", "passwd", "tenant", "--no-password", "--end-tokens")
     assert centre.db.psql("SELECT count(*) FROM tokens") == ["0"]
-    assert users(centre)["ada"]["password"] is False
-    assert "no user eve" in centre.admin("users", "passwd", "eve", "--no-password", status=1)
+    assert users(centre)["tenant"]["password"] is False
+    assert "no user intruder" in centre.admin("users", "passwd", "intruder", "--no-password", status=1)
 
 
 def test_a_user_is_locked_out_and_let_in_again(centre):
     centre.init()
-    centre.admin("users", "add", "ada", "--no-password")
-    centre.admin("users", "disable", "ada")
+    centre.admin("users", "add", "tenant", "--no-password")
+    centre.admin("users", "disable", "tenant")
     (when,) = centre.db.psql("SELECT disabled FROM users")
-    centre.admin("users", "disable", "ada")  # and stays so since then
+    centre.admin("users", "disable", "tenant")  # and stays so since then
     assert centre.db.psql("SELECT disabled FROM users") == [when]
-    assert users(centre)["ada"]["disabled"] is True and "locked out" in centre.admin("users", "ls")
-    centre.admin("users", "enable", "ada")
-    assert users(centre)["ada"]["disabled"] is False
+    assert users(centre)["tenant"]["disabled"] is True and "locked out" in centre.admin("users", "ls")
+    centre.admin("users", "enable", "tenant")
+    assert users(centre)["tenant"]["disabled"] is False
     assert centre.db.psql("SELECT tokens_from > now() FROM users") == ["t"]  # tokens from before stay dead
-    assert "no user" in centre.admin("users", "disable", "eve", status=1)
+    assert "no user" in centre.admin("users", "disable", "intruder", status=1)
 
 
 def test_a_deleted_user_takes_everything_along_and_nothing_of_others(centre):
@@ -130,15 +130,15 @@ def test_a_deleted_user_takes_everything_along_and_nothing_of_others(centre):
 
 def test_what_operators_do_is_written_down(centre):
     centre.init()
-    centre.admin("users", "add", "ada", "--no-password")
-    centre.admin("users", "disable", "ada", "--end-tokens")
-    centre.admin("users", "limit", "ada", "--max-jobs", "7")
+    centre.admin("users", "add", "tenant", "--no-password")
+    centre.admin("users", "disable", "tenant", "--end-tokens")
+    centre.admin("users", "limit", "tenant", "--max-jobs", "7")
     centre.admin("keys", "rotate", "--secrets", str(centre.secrets))
-    centre.admin("users", "rm", "ada", "--yes")
+    centre.admin("users", "rm", "tenant", "--yes")
     rows = audit(centre)
     assert [r["action"] for r in rows] == ["migrate", "roles", "user.add", "user.disable", "user.limit", "keys.rotate", "user.disable", "user.delete"]
     assert all(r["actor"].startswith("operator ") and r["outcome"] == "ok" and r["peer"] for r in rows)
-    assert rows[-1]["detail"] == "ada" and rows[-1]["username"] == "#1"  # the row outlives the user
+    assert rows[-1]["detail"] == "tenant" and rows[-1]["username"] == "#1"  # the row outlives the user
     centre.admin("users", "disable", "nobody", status=1)
     assert len(audit(centre)) == len(rows)  # nothing was done
 

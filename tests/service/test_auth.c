@@ -83,7 +83,7 @@ static bool was_held_back(void)
 
 static int ask(int64_t user, const char *verb, int64_t id, const char *body)
 {
-    return ask_as(&(struct ab_caller){.owner_id = user, .username = "ada"}, verb, id, body);
+    return ask_as(&(struct ab_caller){.owner_id = user, .username = "tenant"}, verb, id, body);
 }
 
 static int login(const char *form)
@@ -181,14 +181,14 @@ static int clear(void **state)
 static void a_registered_user_logs_in_and_is_known(void **state)
 {
     (void)state;
-    int64_t id = registered("ada", "secret");
-    assert_string_equal(text("username"), "ada");
-    assert_int_equal(login("username=ada&password=secret&grant_type=password"), 200);
+    int64_t id = registered("tenant", "secret");
+    assert_string_equal(text("username"), "tenant");
+    assert_int_equal(login("username=tenant&password=secret&grant_type=password"), 200);
     assert_string_equal(text("token_type"), "bearer");
     assert_int_equal(tree->n, 3); /* old clients take these three keys and no other */
     struct ab_token token = claims_of(text("access_token"));
     assert_int_equal(token.user, id);
-    assert_string_equal(token.username, "ada");
+    assert_string_equal(token.username, "tenant");
     assert_int_equal(token.scopes, AB_SCOPE_USER);
     assert_int_equal(token.exp - token.iat, 48 * 3600);
     int64_t expires_us;
@@ -196,10 +196,10 @@ static void a_registered_user_logs_in_and_is_known(void **state)
     assert_int_equal(expires_us / 1000000, token.exp);
     assert_null(strchr(text("expiration"), '+'));
 
-    struct ab_caller caller = {.owner_id = id, .username = "ada"};
+    struct ab_caller caller = {.owner_id = id, .username = "tenant"};
     assert_int_equal(ask_as(&caller, "user.me", 0, ""), 200);
     assert_int_equal(number("id"), id);
-    assert_string_equal(text("username"), "ada");
+    assert_string_equal(text("username"), "tenant");
 }
 
 static void auth_how_names_the_methods_the_old_way(void **state)
@@ -213,7 +213,7 @@ static void a_method_that_is_off_has_no_routes(void **state)
 {
     (void)state;
     set("login_methods", "");
-    assert_int_equal(login("username=ada&password=x"), 404);
+    assert_int_equal(login("username=tenant&password=x"), 404);
     assert_string_equal(error.kind, "no_route");
     assert_int_equal(ask(0, "user.register", 0, "{\"username\":\"a\",\"password\":\"b\"}"), 404);
     struct ab_error err = {0};
@@ -224,19 +224,19 @@ static void a_method_that_is_off_has_no_routes(void **state)
 static void a_taken_name_is_400_and_its_password_stays(void **state)
 {
     (void)state;
-    registered("ada", "secret");
-    assert_int_equal(ask(0, "user.register", 0, "{\"username\":\"ada\",\"password\":\"other\"}"),
+    registered("tenant", "secret");
+    assert_int_equal(ask(0, "user.register", 0, "{\"username\":\"tenant\",\"password\":\"other\"}"),
                      400);
     assert_true(was_held_back());
-    assert_int_equal(login("username=ada&password=secret"), 200);
-    assert_int_equal(login("username=ada&password=other"), 401);
+    assert_int_equal(login("username=tenant&password=secret"), 200);
+    assert_int_equal(login("username=tenant&password=other"), 401);
 }
 
 static void a_repeated_registration_is_one_user(void **state)
 {
     (void)state;
     struct ab_caller caller = {.key = "k1"};
-    const char *body = "{\"username\":\"ada\",\"password\":\"secret\"}";
+    const char *body = "{\"username\":\"tenant\",\"password\":\"secret\"}";
     assert_int_equal(ask_as(&caller, "user.register", 0, body), 201);
     int64_t id = number("id");
     assert_int_equal(ask_as(&caller, "user.register", 0, body), 201);
@@ -250,14 +250,14 @@ static void no_digest_of_a_password_is_kept(void **state)
     (void)state;
     struct ab_caller caller = {.key = "k1"};
     assert_int_equal(
-        ask_as(&caller, "user.register", 0, "{\"username\":\"ada\",\"password\":\"a\"}"), 201);
+        ask_as(&caller, "user.register", 0, "{\"username\":\"tenant\",\"password\":\"a\"}"), 201);
     /* what is compared with a repetition is the name alone */
     assert_int_equal(
-        ask_as(&caller, "user.register", 0, "{\"username\":\"ada\",\"password\":\"b\"}"), 201);
+        ask_as(&caller, "user.register", 0, "{\"username\":\"tenant\",\"password\":\"b\"}"), 201);
     assert_int_equal(
-        ask_as(&caller, "user.register", 0, "{\"username\":\"bob\",\"password\":\"a\"}"), 422);
-    assert_int_equal(login("username=ada&password=a"), 200);
-    assert_int_equal(login("username=ada&password=b"), 401);
+        ask_as(&caller, "user.register", 0, "{\"username\":\"stranger\",\"password\":\"a\"}"), 422);
+    assert_int_equal(login("username=tenant&password=a"), 200);
+    assert_int_equal(login("username=tenant&password=b"), 401);
 }
 
 static void registration_can_be_closed(void **state)
@@ -270,18 +270,18 @@ static void registration_can_be_closed(void **state)
 static void wrong_unknown_and_without_password_look_the_same(void **state)
 {
     (void)state;
-    registered("ada", "secret");
-    pg_exec(owner, "INSERT INTO users (username) VALUES ('eve')");
-    static const char *const forms[] = {"username=ada&password=wrong",
-                                        "username=bob&password=secret",
-                                        "username=eve&password=", "username=ADA&password=secret",
-                                        "username=ada&password=secret%20"};
+    registered("tenant", "secret");
+    pg_exec(owner, "INSERT INTO users (username) VALUES ('intruder')");
+    static const char *const forms[] = {
+        "username=tenant&password=wrong", "username=stranger&password=secret",
+        "username=intruder&password=", "username=TENANT&password=secret",
+        "username=tenant&password=secret%20"};
     for (size_t i = 0; i < AB_COUNT(forms); i++) {
         assert_int_equal(login(forms[i]), 401);
         assert_string_equal(error.text, "Unauthorized");
         assert_true(was_held_back());
     }
-    assert_int_equal(login("username=ada&password=secret"), 200);
+    assert_int_equal(login("username=tenant&password=secret"), 200);
     assert_false(was_held_back());
 }
 
@@ -303,29 +303,29 @@ static void odd_names_and_passwords_work(void **state)
 static void guesses_are_counted_by_user_and_address(void **state)
 {
     (void)state;
-    registered("ada", "secret");
+    registered("tenant", "secret");
     set("login_limit", "5");
     for (int i = 0; i < 5; i++)
-        assert_int_equal(login("username=ada&password=wrong"), 401);
-    assert_int_equal(login("username=ada&password=secret"), 429); /* even the right one */
+        assert_int_equal(login("username=tenant&password=wrong"), 401);
+    assert_int_equal(login("username=tenant&password=secret"), 429); /* even the right one */
     assert_true(was_held_back());
     assert_in_range(error.retry_sec, 1, 60);
     /* another address is not held responsible, nor is another user */
     struct ab_caller elsewhere = {.peer = "192.0.2.2"};
-    assert_int_equal(ask_as(&elsewhere, "user.login", 0, "username=ada&password=secret"), 200);
-    assert_int_equal(login("username=bob&password=wrong"), 401);
+    assert_int_equal(ask_as(&elsewhere, "user.login", 0, "username=tenant&password=secret"), 200);
+    assert_int_equal(login("username=stranger&password=wrong"), 401);
     /* the window passes */
     pg_exec(owner, "UPDATE login_attempts SET since = since - interval '61 s'");
-    assert_int_equal(login("username=ada&password=secret"), 200);
+    assert_int_equal(login("username=tenant&password=secret"), 200);
 }
 
 static void right_passwords_are_never_counted(void **state)
 {
     (void)state;
-    registered("ada", "secret");
+    registered("tenant", "secret");
     set("login_limit", "3");
     for (int i = 0; i < 10; i++)
-        assert_int_equal(login("username=ada&password=secret"), 200);
+        assert_int_equal(login("username=tenant&password=secret"), 200);
 }
 
 static void one_address_cannot_try_all_names(void **state)
@@ -347,7 +347,7 @@ static void old_attempts_are_forgotten(void **state)
 {
     (void)state;
     struct ab_error err = {0};
-    assert_int_equal(login("username=bob&password=wrong"), 401);
+    assert_int_equal(login("username=stranger&password=wrong"), 401);
     assert_int_equal(pg_int(owner, "SELECT count(*) FROM login_attempts"), 2);
     pg_exec(owner, "UPDATE login_attempts SET since = since - interval '3 minutes'");
     assert_int_equal(ab_service_tick(&auth_service, db, conf, "forget_attempts", &err), 0);
@@ -359,8 +359,8 @@ static void old_attempts_are_forgotten(void **state)
 static void a_login_that_asks_for_it_can_be_renewed(void **state)
 {
     (void)state;
-    int64_t id = registered("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    int64_t id = registered("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     struct ab_token token = claims_of(text("access_token"));
     assert_int_equal(token.exp - token.iat, 3600);
     char first[64], second[64];
@@ -383,8 +383,8 @@ static void a_lost_reply_may_be_asked_for_again(void **state)
 {
     (void)state;
     char first[64], second[64], access[AB_TOKEN_MAX];
-    registered("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    registered("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
     assert_int_equal(refresh(first), 200);
     snprintf(second, sizeof(second), "%s", text("refresh_token"));
@@ -399,8 +399,8 @@ static void a_stolen_refresh_token_ends_the_whole_family(void **state)
 {
     (void)state;
     char first[64], second[64], third[64];
-    registered("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    registered("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
     assert_int_equal(refresh(first), 200);
     snprintf(second, sizeof(second), "%s", text("refresh_token"));
@@ -422,8 +422,8 @@ static void a_used_refresh_token_past_its_grace_ends_the_family(void **state)
 {
     (void)state;
     char first[64], second[64];
-    registered("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    registered("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
     assert_int_equal(refresh(first), 200);
     snprintf(second, sizeof(second), "%s", text("refresh_token"));
@@ -437,8 +437,8 @@ static void expired_and_unknown_refresh_tokens_are_refused(void **state)
 {
     (void)state;
     char first[64];
-    registered("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    registered("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
     assert_int_equal(refresh("nonsense"), 401);
     assert_true(was_held_back());
@@ -453,8 +453,8 @@ static void a_deleted_user_cannot_renew(void **state)
 {
     (void)state;
     char first[64];
-    registered("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    registered("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
     pg_exec(owner, "DELETE FROM users");
     assert_int_equal(refresh(first), 401);
@@ -490,8 +490,8 @@ static void programs_that_share_a_token_file_renew_at_once_and_agree(void **stat
 {
     (void)state;
     char first[64];
-    registered("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    registered("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
     struct racer racers[4] = {
         {.token = first}, {.token = first}, {.token = first}, {.token = first}};
@@ -518,12 +518,13 @@ static int64_t add_site(int64_t user)
 static void a_site_token_is_for_a_site_of_ones_own(void **state)
 {
     (void)state;
-    int64_t ada = registered("ada", "x"), bob = registered("bob", "x"), site = add_site(ada);
+    int64_t tenant = registered("tenant", "x"), stranger = registered("stranger", "x"),
+            site = add_site(tenant);
     char body[200], first[64];
     snprintf(body, sizeof(body), "{\"name\":\"theta\",\"scope\":\"site\",\"site_id\":%" PRId64 "}",
              site);
-    assert_int_equal(ask(bob, "token.create", 0, body), 404);
-    assert_int_equal(ask(ada, "token.create", 0, body), 201);
+    assert_int_equal(ask(stranger, "token.create", 0, body), 404);
+    assert_int_equal(ask(tenant, "token.create", 0, body), 201);
     struct ab_token token = claims_of(text("access_token"));
     assert_int_equal(token.scopes, AB_SCOPE_SITE);
     assert_int_equal(token.site, site);
@@ -534,19 +535,19 @@ static void a_site_token_is_for_a_site_of_ones_own(void **state)
     token = claims_of(text("access_token"));
     assert_int_equal(token.scopes, AB_SCOPE_SITE);
     assert_int_equal(token.site, site);
-    assert_int_equal(ask(ada, "token.create", 0, "{\"name\":\"x\",\"scope\":\"site\"}"), 400);
+    assert_int_equal(ask(tenant, "token.create", 0, "{\"name\":\"x\",\"scope\":\"site\"}"), 400);
     snprintf(body, sizeof(body), "{\"name\":\"x\",\"scope\":\"read\",\"site_id\":%" PRId64 "}",
              site);
-    assert_int_equal(ask(ada, "token.create", 0, body), 400);
-    assert_int_equal(ask(ada, "token.create", 0, "{\"name\":\"x\",\"scope\":\"admin\"}"), 422);
+    assert_int_equal(ask(tenant, "token.create", 0, body), 400);
+    assert_int_equal(ask(tenant, "token.create", 0, "{\"name\":\"x\",\"scope\":\"admin\"}"), 422);
 }
 
 static void only_a_user_token_makes_tokens(void **state)
 {
     (void)state;
-    int64_t ada = registered("ada", "x");
-    struct ab_caller reader = {.owner_id = ada, .scopes = AB_SCOPE_READ},
-                     site = {.owner_id = ada, .scopes = AB_SCOPE_SITE, .token_site = 1};
+    int64_t tenant = registered("tenant", "x");
+    struct ab_caller reader = {.owner_id = tenant, .scopes = AB_SCOPE_READ},
+                     site = {.owner_id = tenant, .scopes = AB_SCOPE_SITE, .token_site = 1};
     assert_int_equal(ask_as(&reader, "token.create", 0, "{\"name\":\"x\"}"), 403);
     assert_int_equal(ask_as(&site, "token.create", 0, "{\"name\":\"x\"}"), 403);
     assert_int_equal(ask_as(&site, "token.list", 0, ""), 403);
@@ -555,14 +556,15 @@ static void only_a_user_token_makes_tokens(void **state)
 static void a_list_of_tokens_shows_no_secret(void **state)
 {
     (void)state;
-    int64_t ada = registered("ada", "x"), bob = registered("bob", "x");
-    assert_int_equal(ask(ada, "token.create", 0, "{\"name\":\"script\",\"scope\":\"read\"}"), 201);
-    assert_int_equal(ask(ada, "token.list", 0, ""), 200);
+    int64_t tenant = registered("tenant", "x"), stranger = registered("stranger", "x");
+    assert_int_equal(ask(tenant, "token.create", 0, "{\"name\":\"script\",\"scope\":\"read\"}"),
+                     201);
+    assert_int_equal(ask(tenant, "token.list", 0, ""), 200);
     assert_int_equal(tree->n, 1);
     assert_string_equal(ab_value_text(ab_value_get(&tree->items[0], "name"), ""), "script");
     assert_int_equal(ab_value_get(&tree->items[0], "access_token")->type, AB_V_NULL);
     assert_int_equal(ab_value_get(&tree->items[0], "refresh_token")->type, AB_V_NULL);
-    assert_int_equal(ask(bob, "token.list", 0, ""), 200);
+    assert_int_equal(ask(stranger, "token.list", 0, ""), 200);
     assert_int_equal(tree->n, 0);
 }
 
@@ -570,22 +572,22 @@ static void a_deleted_token_ends_at_once_and_is_told(void **state)
 {
     (void)state;
     char first[64], want[16];
-    int64_t ada = registered("ada", "x"), bob = registered("bob", "x");
-    assert_int_equal(ask(ada, "token.create", 0, "{\"name\":\"script\"}"), 201);
+    int64_t tenant = registered("tenant", "x"), stranger = registered("stranger", "x");
+    assert_int_equal(ask(tenant, "token.create", 0, "{\"name\":\"script\"}"), 201);
     int64_t id = number("id");
     struct ab_token token = claims_of(text("access_token"));
     snprintf(first, sizeof(first), "%s", text("refresh_token"));
-    assert_int_equal(ask(bob, "token.delete", id, ""), 404);
+    assert_int_equal(ask(stranger, "token.delete", id, ""), 404);
     assert_string_equal(error.kind, "not_found");
-    assert_int_equal(ask(ada, "token.delete", id, ""), 204);
-    snprintf(want, sizeof(want), "r%" PRId64, ada);
+    assert_int_equal(ask(tenant, "token.delete", id, ""), 204);
+    snprintf(want, sizeof(want), "r%" PRId64, tenant);
     assert_string_equal(ab_service_hints(), want);
     assert_int_equal(refresh(first), 401);
     assert_int_equal(ask(0, "token.revoked", 0, ""), 200);
     assert_int_equal(tree->n, 1);
     assert_string_equal(ab_value_text(ab_value_get(&tree->items[0], "jti"), ""), token.jti);
     assert_int_equal(ab_value_int(ab_value_get(&tree->items[0], "expires"), 0), token.exp);
-    assert_int_equal(ask(ada, "token.delete", id, ""), 404);
+    assert_int_equal(ask(tenant, "token.delete", id, ""), 404);
 }
 
 /* ---- keys */
@@ -651,8 +653,8 @@ static const char *signing_kid(void)
     uint8_t json[256];
     pg_exec(owner, "TRUNCATE users, login_attempts CASCADE");
     assert_int_equal(ab_service_tick(&auth_service, db, conf, "keys", &err), 0);
-    registered("ada", "x");
-    assert_int_equal(login("username=ada&password=x"), 200);
+    registered("tenant", "x");
+    assert_int_equal(login("username=tenant&password=x"), 200);
     const char *token = text("access_token");
     int64_t n = ab_base64url_decode(token, strcspn(token, "."), json, sizeof(json));
     assert_true(n > 0);
@@ -666,14 +668,14 @@ static void a_rotated_key_signs_and_the_old_one_still_checks(void **state)
 {
     (void)state;
     struct ab_error err = {0};
-    registered("ada", "x");
-    assert_int_equal(login("username=ada&password=x"), 200);
+    registered("tenant", "x");
+    assert_int_equal(login("username=tenant&password=x"), 200);
     char old[AB_TOKEN_MAX];
     snprintf(old, sizeof(old), "%s", text("access_token"));
     /* as `abies-admin keys rotate` does: retire the newest, the next start makes another */
     pg_exec(owner, "UPDATE signing_keys SET retired = now()");
     assert_int_equal(key_start(conf, db, &err), 0);
-    assert_int_equal(login("username=ada&password=x"), 200);
+    assert_int_equal(login("username=tenant&password=x"), 200);
     const char *new = text("access_token");
     size_t header = strcspn(old, ".");
     assert_int_equal(header, strcspn(new, "."));
@@ -724,7 +726,7 @@ static void one_failure_anywhere_makes_no_half_user(void **state)
     for (int nth = 1;; nth++) {
         pg_exec(owner, "TRUNCATE users, requests CASCADE");
         ab_fault_arm(nth);
-        int status = ask(0, "user.register", 0, "{\"username\":\"ada\",\"password\":\"x\"}");
+        int status = ask(0, "user.register", 0, "{\"username\":\"tenant\",\"password\":\"x\"}");
         bool fired = ab_fault_fired();
         ab_fault_arm(0);
         assert_true(status == 201 || status == 503);
@@ -741,9 +743,9 @@ static void one_failure_anywhere_never_loses_a_renewal(void **state)
 {
     (void)state;
     char first[64];
-    registered("ada", "x");
+    registered("tenant", "x");
     for (int nth = 1;; nth++) {
-        assert_int_equal(login("username=ada&password=x&refresh=1"), 200);
+        assert_int_equal(login("username=tenant&password=x&refresh=1"), 200);
         snprintf(first, sizeof(first), "%s", text("refresh_token"));
         ab_fault_arm(nth);
         int status = refresh(first);

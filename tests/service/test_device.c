@@ -183,8 +183,8 @@ static void a_poll_is_refused_in_the_contracts_order(void **state)
     pg_exec(owner, "UPDATE device_attempts SET denied = true, expires = now() - interval '1 s'");
     assert_int_equal(poll(), 403);
     assert_string_equal(error.text, "access_denied");
-    int64_t ada = rig_user("ada", NULL);
-    approve(ada);
+    int64_t tenant = rig_user("tenant", NULL);
+    approve(tenant);
     pg_exec(owner, "UPDATE device_attempts SET denied = false");
     assert_int_equal(poll(), 400); /* agreed, but too late */
     assert_string_equal(error.text, "expired_token");
@@ -196,9 +196,9 @@ static void one_request_gets_the_token_and_may_repeat_itself(void **state)
     uint8_t first[16], second[16];
     ab_uuid7(first);
     ab_uuid7(second);
-    int64_t ada = rig_user("ada", NULL);
+    int64_t tenant = rig_user("tenant", NULL);
     begin();
-    approve(ada);
+    approve(tenant);
     assert_int_equal(poll_as(first, ""), 200);
     assert_int_equal(tree->n, 3); /* old clients take these three members and no other */
     assert_string_equal(rig_text("token_type"), "bearer");
@@ -212,7 +212,7 @@ static void a_device_may_ask_for_a_refresh_token(void **state)
 {
     (void)state;
     begin();
-    approve(rig_user("ada", NULL));
+    approve(rig_user("tenant", NULL));
     assert_int_equal(poll_as(NULL, "&refresh=1"), 200);
     char body[200];
     snprintf(body, sizeof(body), "{\"refresh_token\":\"%s\"}", rig_text("refresh_token"));
@@ -242,7 +242,7 @@ static void of_polls_at_once_one_gets_the_token(void **state)
     pthread_t threads[6];
     int got = 0;
     begin();
-    approve(rig_user("ada", NULL));
+    approve(rig_user("tenant", NULL));
     for (size_t i = 0; i < AB_COUNT(racers); i++) {
         snprintf(racers[i].form, sizeof(racers[i].form),
                  GRANT "&client_id=" CLIENT "&device_code=%s&refresh=1", device_code);
@@ -260,9 +260,9 @@ static void of_polls_at_once_one_gets_the_token(void **state)
 static void who_is_locked_out_or_gone_gets_no_token_on_a_device(void **state)
 {
     (void)state;
-    int64_t ada = rig_user("ada", NULL);
+    int64_t tenant = rig_user("tenant", NULL);
     begin();
-    approve(ada);
+    approve(tenant);
     pg_exec(owner, "UPDATE users SET disabled = now()");
     assert_int_equal(poll(), 403);
     assert_string_equal(error.text, "access_denied");
@@ -297,7 +297,7 @@ static void one_failure_anywhere_loses_no_device_its_token(void **state)
     for (int nth = 1;; nth++) {
         rig_clear(NULL);
         begin();
-        approve(rig_user("ada", NULL));
+        approve(rig_user("tenant", NULL));
         ab_uuid7(uuid);
         ab_fault_arm(nth);
         int status = poll_as(uuid, "&refresh=1");
@@ -341,7 +341,7 @@ static void codes_that_were_answered_or_have_expired_lead_nowhere(void **state)
     (void)state;
     static const char *const changes[] = {"expires = now() - interval '1 s'", "denied = true",
                                           "user_id = (SELECT id FROM users)"};
-    rig_user("ada", NULL);
+    rig_user("tenant", NULL);
     for (size_t i = 0; i < AB_COUNT(changes); i++) {
         char query[64];
         pg_exec(owner, "TRUNCATE device_attempts CASCADE");

@@ -21,71 +21,71 @@ static int64_t counted(int64_t user, const char *query)
 static void events_are_listed_newest_first_and_by_their_filters(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), ids[2];
-    new_jobs(ada, app, 2, ids, "'tags': {'k': 'v'}");
-    int64_t other = new_job(ada, app, "");
-    move(ada, ids[0], "PREPROCESSED");
-    assert_int_equal(ask(ada, "PUT", path("/jobs/%" I, ids[0]),
+    int64_t tenant = new_user(), site = new_site(tenant), app = new_app(tenant, site), ids[2];
+    new_jobs(tenant, app, 2, ids, "'tags': {'k': 'v'}");
+    int64_t other = new_job(tenant, app, "");
+    move(tenant, ids[0], "PREPROCESSED");
+    assert_int_equal(ask(tenant, "PUT", path("/jobs/%" I, ids[0]),
                          "{'state': 'RUNNING', 'state_data': {'num_nodes': 0.5, 'host': 'n1'}}"),
                      200);
-    assert_int_equal(ask(ada, "PUT", path("/jobs/%" I, ids[1]),
+    assert_int_equal(ask(tenant, "PUT", path("/jobs/%" I, ids[1]),
                          "{'state': 'FAILED', 'state_timestamp': '2001-02-03 04:05:06'}"),
                      200);
 
-    assert_int_equal(counted(ada, ""), 6);
+    assert_int_equal(counted(tenant, ""), 6);
     assert_string_equal(txt("results.0.to_state"), "RUNNING");
     assert_string_equal(txt("results.5.to_state"), "FAILED"); /* its time is long ago */
     assert_string_equal(txt("results.5.timestamp"), "2001-02-03T04:05:06");
-    assert_int_equal(counted(ada, "?ordering=timestamp"), 6);
+    assert_int_equal(counted(tenant, "?ordering=timestamp"), 6);
     assert_string_equal(txt("results.0.to_state"), "FAILED");
-    assert_int_equal(counted(ada, path("?job_id=%" I, ids[0])), 3);
+    assert_int_equal(counted(tenant, path("?job_id=%" I, ids[0])), 3);
     assert_string_equal(txt("results.2.from_state"), "CREATED");
-    assert_int_equal(counted(ada, path("?job_id=%" I "&job_id=%" I, ids[0], other)), 4);
-    assert_int_equal(counted(ada, "?to_state=STAGED_IN&limit=1"), 3);
-    assert_int_equal(counted(ada, "?to_state=NOPE&limit=1&offset=1"), 0);
-    assert_int_equal(counted(ada, "?from_state=STAGED_IN"), 2);
-    assert_int_equal(counted(ada, "?tags=k:v"), 5);
-    assert_int_equal(counted(ada, "?data=host:n1"), 1);
-    assert_int_equal(counted(ada, "?data=num_nodes:0.5"), 0); /* values of filters are text */
-    assert_int_equal(counted(ada, "?timestamp_before=2001-02-03T04:05:06"), 1);
-    assert_int_equal(counted(ada, "?timestamp_after=2001-02-03T04:05:06.000001"), 5);
-    assert_int_equal(counted(ada, path("?id=%" I, num("results.0.id"))), 1);
-    assert_int_equal(counted(ada, "?limit=2&offset=4"), 6);
+    assert_int_equal(counted(tenant, path("?job_id=%" I "&job_id=%" I, ids[0], other)), 4);
+    assert_int_equal(counted(tenant, "?to_state=STAGED_IN&limit=1"), 3);
+    assert_int_equal(counted(tenant, "?to_state=NOPE&limit=1&offset=1"), 0);
+    assert_int_equal(counted(tenant, "?from_state=STAGED_IN"), 2);
+    assert_int_equal(counted(tenant, "?tags=k:v"), 5);
+    assert_int_equal(counted(tenant, "?data=host:n1"), 1);
+    assert_int_equal(counted(tenant, "?data=num_nodes:0.5"), 0); /* values of filters are text */
+    assert_int_equal(counted(tenant, "?timestamp_before=2001-02-03T04:05:06"), 1);
+    assert_int_equal(counted(tenant, "?timestamp_after=2001-02-03T04:05:06.000001"), 5);
+    assert_int_equal(counted(tenant, path("?id=%" I, num("results.0.id"))), 1);
+    assert_int_equal(counted(tenant, "?limit=2&offset=4"), 6);
     assert_int_equal(len("results"), 2);
 }
 
 static void events_of_a_batch_job_are_all_events_of_its_jobs(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), ids[2];
-    new_jobs(ada, app, 2, ids, "");
-    int64_t batch_job = new_batch_job(ada, site), session = new_session(ada, site, batch_job);
-    assert_int_equal(ask(ada, "PUT", path("/batch-jobs/%" I, batch_job), "{'scheduler_id': 4711}"),
-                     200);
-    move(ada, ids[0], "PREPROCESSED");
+    int64_t tenant = new_user(), site = new_site(tenant), app = new_app(tenant, site), ids[2];
+    new_jobs(tenant, app, 2, ids, "");
+    int64_t batch_job = new_batch_job(tenant, site), session = new_session(tenant, site, batch_job);
     assert_int_equal(
-        ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"),
-        200);
-    move(ada, ids[0], "RUNNING");
-    move(ada, ids[0], "RUN_DONE");
-    assert_int_equal(counted(ada, path("?batch_job_id=%" I, batch_job)), 4);
-    assert_int_equal(counted(ada, "?scheduler_id=4711"), 4);
-    assert_int_equal(counted(ada, "?scheduler_id=4712"), 0);
+        ask(tenant, "PUT", path("/batch-jobs/%" I, batch_job), "{'scheduler_id': 4711}"), 200);
+    move(tenant, ids[0], "PREPROCESSED");
+    assert_int_equal(ask(tenant, "POST", path("/sessions/%" I, session),
+                         "{'max_num_jobs': 1, 'filter_tags': {}}"),
+                     200);
+    move(tenant, ids[0], "RUNNING");
+    move(tenant, ids[0], "RUN_DONE");
+    assert_int_equal(counted(tenant, path("?batch_job_id=%" I, batch_job)), 4);
+    assert_int_equal(counted(tenant, "?scheduler_id=4711"), 4);
+    assert_int_equal(counted(tenant, "?scheduler_id=4712"), 0);
 }
 
 static void totals_are_exact_before_and_after_folding(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[10];
-    new_jobs(ada, app, 10, ids, "");
-    assert_int_equal(ask(ada, "PUT", "/jobs/", "{'state': 'PREPROCESSED'}"), 200);
-    assert_int_equal(ask(ada, "PUT", "/jobs/", "{'state': 'RUNNING'}"), 200);
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)), ids[10];
+    new_jobs(tenant, app, 10, ids, "");
+    assert_int_equal(ask(tenant, "PUT", "/jobs/", "{'state': 'PREPROCESSED'}"), 200);
+    assert_int_equal(ask(tenant, "PUT", "/jobs/", "{'state': 'RUNNING'}"), 200);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(counted(ada, "?limit=1"), 30);
-        assert_int_equal(counted(ada, "?limit=1&to_state=RUNNING"), 10);
-        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=RUNNING", NO_BODY), 200);
+        assert_int_equal(counted(tenant, "?limit=1"), 30);
+        assert_int_equal(counted(tenant, "?limit=1&to_state=RUNNING"), 10);
+        assert_int_equal(ask(tenant, "GET", "/jobs/?limit=1&state=RUNNING", NO_BODY), 200);
         assert_int_equal(num("count"), 10);
-        assert_int_equal(ask(ada, "GET", "/jobs/?limit=1&state=STAGED_IN", NO_BODY), 200);
+        assert_int_equal(ask(tenant, "GET", "/jobs/?limit=1&state=STAGED_IN", NO_BODY), 200);
         assert_int_equal(num("count"), 0);
         check_books();
         tick("jobs", "fold");
@@ -95,8 +95,8 @@ static void totals_are_exact_before_and_after_folding(void **state)
                "SELECT count(*) FROM (SELECT FROM job_counts GROUP BY owner_id, site_id, app_id,"
                " state HAVING count(*) > 1) AS d"),
         0);
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[0]), NO_BODY), 204);
-    assert_int_equal(counted(ada, "?limit=1"), 27);
+    assert_int_equal(ask(tenant, "DELETE", path("/jobs/%" I, ids[0]), NO_BODY), 204);
+    assert_int_equal(counted(tenant, "?limit=1"), 27);
     tick("jobs", "frozen");
 }
 
@@ -166,49 +166,49 @@ static int tail(int64_t user, const char *since, int limit)
 static void the_tail_skips_nothing_while_transactions_overlap(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[3];
-    new_jobs(ada, app, 3, ids, "");
-    assert_int_equal(tail(ada, "", 100), 0);
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)), ids[3];
+    new_jobs(tenant, app, 3, ids, "");
+    assert_int_equal(tail(tenant, "", 100), 0);
 
     ab_db_t *slow = pg_open();
     pg_exec(slow, "BEGIN");
     pg_exec(slow,
             "INSERT INTO events (id, owner_id, job_id, timestamp, from_state, to_state)"
             " VALUES (nextval('event_ids'), %" I ", %" I ", now(), 'STAGED_IN', 'FAILED')",
-            ada, ids[0]);
-    move(ada, ids[1], "PREPROCESSED");
-    move(ada, ids[2], "PREPROCESSED");
+            tenant, ids[0]);
+    move(tenant, ids[1], "PREPROCESSED");
+    move(tenant, ids[2], "PREPROCESSED");
     char from[64];
     snprintf(from, sizeof(from), "%s", cursor);
-    assert_int_equal(tail(ada, from, 100), 0); /* they stand behind one that is still open */
+    assert_int_equal(tail(tenant, from, 100), 0); /* they stand behind one that is still open */
     assert_string_equal(cursor, from);
     assert_true(held && !more);
     char before[64];
     snprintf(before, sizeof(before), "%s", head);
     pg_exec(slow, "COMMIT");
     ab_db_close(&slow);
-    assert_int_equal(tail(ada, from, 2), 2);
+    assert_int_equal(tail(tenant, from, 2), 2);
     assert_true(more && !held);
     snprintf(from, sizeof(from), "%s", cursor);
-    assert_int_equal(tail(ada, from, 2), 1);
+    assert_int_equal(tail(tenant, from, 2), 1);
     assert_true(!more && !held);
     assert_true(strcmp(head, before) > 0);
     snprintf(from, sizeof(from), "%s", cursor);
-    assert_int_equal(tail(ada, from, 2), 0);
+    assert_int_equal(tail(tenant, from, 2), 0);
     assert_string_equal(cursor, from);
     snprintf(from, sizeof(from), "%s", head);
-    assert_int_equal(tail(ada, from, 2), 0); /* nothing is between the last event and the head */
-    move(ada, ids[1], "RUNNING");
-    assert_int_equal(tail(ada, from, 2), 1); /* and what comes later is behind it */
+    assert_int_equal(tail(tenant, from, 2), 0); /* nothing is between the last event and the head */
+    move(tenant, ids[1], "RUNNING");
+    assert_int_equal(tail(tenant, from, 2), 1); /* and what comes later is behind it */
     pg_exec(desk_db(), "DELETE FROM events WHERE job_id = %" I " AND to_state = 'FAILED'", ids[0]);
 }
 
 static void a_page_ends_when_it_is_large_and_goes_on_from_there(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[6];
-    new_jobs(ada, app, 6, ids, "");
-    tail(ada, "3-0", 1000);
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)), ids[6];
+    new_jobs(tenant, app, 6, ids, "");
+    tail(tenant, "3-0", 1000);
     char from[64];
     snprintf(from, sizeof(from), "%s", cursor);
     for (int i = 0; i < 6; i++)
@@ -216,54 +216,56 @@ static void a_page_ends_when_it_is_large_and_goes_on_from_there(void **state)
                 "INSERT INTO events (id, owner_id, job_id, timestamp, from_state, to_state, data)"
                 " VALUES (nextval('event_ids'), %" I ", %" I ", now(), 'STAGED_IN', 'FAILED',"
                 " jsonb_build_object('text', repeat('x', 600000)))",
-                ada, ids[i]);
+                tenant, ids[i]);
     for (int i = 0; i < 3; i++) { /* 600 kB and 600 kB: the second fills the page */
-        assert_int_equal(tail(ada, from, 100), 2);
+        assert_int_equal(tail(tenant, from, 100), 2);
         assert_int_equal(more, i < 2);
         snprintf(from, sizeof(from), "%s", cursor);
     }
-    assert_int_equal(tail(ada, from, 100), 0);
-    pg_exec(desk_db(), "DELETE FROM events WHERE owner_id = %" I " AND to_state = 'FAILED'", ada);
+    assert_int_equal(tail(tenant, from, 100), 0);
+    pg_exec(desk_db(), "DELETE FROM events WHERE owner_id = %" I " AND to_state = 'FAILED'",
+            tenant);
 }
 
 static void since_lists_oldest_first_and_says_where_to_go_on(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada));
-    tail(ada, "", 1);
-    int64_t job = new_job(ada, app, "");
-    move(ada, job, "PREPROCESSED");
-    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", cursor), NO_BODY), 200);
+    int64_t tenant = new_user(), stranger = new_user(), app = new_app(tenant, new_site(tenant));
+    tail(tenant, "", 1);
+    int64_t job = new_job(tenant, app, "");
+    move(tenant, job, "PREPROCESSED");
+    assert_int_equal(ask(tenant, "GET", path("/events/?since=%s", cursor), NO_BODY), 200);
     assert_int_equal(num("count"), 2);
     assert_string_equal(txt("results.0.from_state"), "CREATED");
     assert_string_equal(txt("results.1.to_state"), "PREPROCESSED");
     char next[64];
     snprintf(next, sizeof(next), "%s", txt("cursor"));
-    assert_int_equal(ask(ada, "GET", path("/events/?since=%s", next), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/events/?since=%s", next), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
     assert_string_equal(txt("cursor"), next);
-    assert_int_equal(ask(bob, "GET", path("/events/?since=%s", cursor), NO_BODY), 200);
+    assert_int_equal(ask(stranger, "GET", path("/events/?since=%s", cursor), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "GET", "/events/?since=yesterday", NO_BODY), 422);
-    assert_int_equal(ask(ada, "GET", "/events/?since=1-1%27%20OR%201", NO_BODY), 422);
+    assert_int_equal(ask(tenant, "GET", "/events/?since=yesterday", NO_BODY), 422);
+    assert_int_equal(ask(tenant, "GET", "/events/?since=1-1%27%20OR%201", NO_BODY), 422);
 }
 
 static void a_stranger_sees_nothing(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), job = new_job(ada, new_app(ada, new_site(ada)), "");
-    assert_int_equal(counted(bob, ""), 0);
-    assert_int_equal(counted(bob, path("?job_id=%" I, job)), 0);
-    assert_int_equal(tail(bob, "3-0", 100), 0);
+    int64_t tenant = new_user(), stranger = new_user(),
+            job = new_job(tenant, new_app(tenant, new_site(tenant)), "");
+    assert_int_equal(counted(stranger, ""), 0);
+    assert_int_equal(counted(stranger, path("?job_id=%" I, job)), 0);
+    assert_int_equal(tail(stranger, "3-0", 100), 0);
 }
 
 static void a_sites_token_sees_its_sites_events(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), other = new_site(ada);
-    int64_t job = new_job(ada, new_app(ada, site), "");
-    new_job(ada, new_app(ada, other), "");
-    struct who agent = {.user = ada, .token_site = site};
+    int64_t tenant = new_user(), site = new_site(tenant), other = new_site(tenant);
+    int64_t job = new_job(tenant, new_app(tenant, site), "");
+    new_job(tenant, new_app(tenant, other), "");
+    struct who agent = {.user = tenant, .token_site = site};
     assert_int_equal(ask_as(&agent, "GET", "/events/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
     assert_int_equal(num("results.0.job_id"), job);

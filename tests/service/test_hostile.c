@@ -83,10 +83,10 @@ static void pack(const struct target *target, struct ab_buf *out)
 static void damaged_requests_are_refused_and_never_the_services_fault(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site),
-            job = new_job(ada, app, "");
-    int64_t session = new_session(ada, site, 0), bob = new_user(),
-            bobs = new_job(bob, new_app(bob, new_site(bob)), "");
+    int64_t tenant = new_user(), site = new_site(tenant), app = new_app(tenant, site),
+            job = new_job(tenant, app, "");
+    int64_t session = new_session(tenant, site, 0), stranger = new_user(),
+            foreign = new_job(stranger, new_app(stranger, new_site(stranger)), "");
     char create[1024], patch[512], app_body[512];
     snprintf(create, sizeof(create),
              "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [%" I
@@ -137,8 +137,8 @@ static void damaged_requests_are_refused_and_never_the_services_fault(void **sta
             uint8_t *bytes = malloc(len); /* of exactly this size, for the sanitizer */
             memcpy(bytes, whole.data, len);
             damage(bytes, &len);
-            int status = ab_service_call(targets[t].service, db, NULL, targets[t].verb, ada, NULL,
-                                         bytes, len, &reply);
+            int status = ab_service_call(targets[t].service, db, NULL, targets[t].verb, tenant,
+                                         NULL, bytes, len, &reply);
             if (status >= 500)
                 fail_msg("%s answered %d in round %d", targets[t].verb, status, i);
             refused += status >= 400;
@@ -147,7 +147,7 @@ static void damaged_requests_are_refused_and_never_the_services_fault(void **sta
         ab_db_close(&db);
     }
     assert_true(refused > 1000);
-    assert_string_equal(history_of(bobs), "CREATED>STAGED_IN");
+    assert_string_equal(history_of(foreign), "CREATED>STAGED_IN");
     check_books();
 }
 

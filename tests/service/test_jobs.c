@@ -13,9 +13,9 @@
 static void a_created_job_shows_every_field(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada));
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant));
     assert_int_equal(
-        ask(ada, "POST", "/jobs/",
+        ask(tenant, "POST", "/jobs/",
             "[{'app_id': %" I ", 'workdir': './run//one/', 'tags': {'mass': 1.0, 'ok': true},"
             " 'parameters': {'n': 3}, 'data': {'a': [1, null]}, 'num_nodes': '2', 'gpus_per_rank': "
             "1,"
@@ -46,7 +46,7 @@ static void a_created_job_shows_every_field(void **state)
 
     char created[16384];
     snprintf(created, sizeof(created), "%s", answer());
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, num("0.id")), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, num("0.id")), NO_BODY), 200);
     assert_non_null(strstr(txt("last_update"), "+00:00"));
     created[strlen(created) - 1] =
         '\0'; /* of its list: the same, byte for byte, but for the order of tags */
@@ -57,8 +57,8 @@ static void a_created_job_shows_every_field(void **state)
 static void the_reply_is_in_the_order_of_the_request(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada));
-    assert_int_equal(ask(ada, "POST", "/jobs/",
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant));
+    assert_int_equal(ask(tenant, "POST", "/jobs/",
                          "[{'app_id': %" I ", 'workdir': 'b', 'transfers': {'input': "
                          "{'location_alias': 'beamline', 'path': '/b'}}},"
                          " {'app_id': %" I ", 'workdir': 'a', 'transfers': {'input': "
@@ -101,13 +101,13 @@ static int64_t jobs_of(int64_t user)
 static void what_cannot_be_is_refused_in_order_and_named(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada)),
-            foreign = new_app(bob, new_site(bob));
-    int64_t foreign_job = new_job(bob, foreign, "");
+    int64_t tenant = new_user(), stranger = new_user(), app = new_app(tenant, new_site(tenant)),
+            foreign = new_app(stranger, new_site(stranger));
+    int64_t foreign_job = new_job(stranger, foreign, "");
 
     /* 2. apps, although parents, workdirs and slots are wrong too */
     assert_int_equal(
-        ask(ada, "POST", "/jobs/",
+        ask(tenant, "POST", "/jobs/",
             "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [999999]},"
             " {'app_id': %" I
             ", 'workdir': 'a', 'transfers': {'x': {'location_alias': 'y', 'path': '/p'}}}]",
@@ -117,14 +117,14 @@ static void what_cannot_be_is_refused_in_order_and_named(void **state)
     assert_int_equal(len("items"), 1);
     assert_int_equal(num("items.0.index"), 1);
     /* 3. parents */
-    assert_int_equal(ask(ada, "POST", "/jobs/",
+    assert_int_equal(ask(tenant, "POST", "/jobs/",
                          "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [%" I
                          "]}, {'app_id': %" I ", 'workdir': 'a'}]",
                          app, foreign_job, app),
                      404);
     assert_int_equal(num("items.0.index"), 0);
     /* 4. workdirs, as normalised */
-    assert_int_equal(ask(ada, "POST", "/jobs/",
+    assert_int_equal(ask(tenant, "POST", "/jobs/",
                          "[{'app_id': %" I ", 'workdir': 'a/b'}, {'app_id': %" I
                          ", 'workdir': 'x'},"
                          " {'app_id': %" I ", 'workdir': 'a//b/'}]",
@@ -132,7 +132,7 @@ static void what_cannot_be_is_refused_in_order_and_named(void **state)
                      400);
     assert_int_equal(num("items.0.index"), 2);
     /* 5. slots, then aliases */
-    assert_int_equal(ask(ada, "POST", "/jobs/",
+    assert_int_equal(ask(tenant, "POST", "/jobs/",
                          "[{'app_id': %" I
                          ", 'workdir': 'a', 'transfers': {'nope': {'location_alias': 'beamline',"
                          " 'path': '/p'}}}, {'app_id': %" I
@@ -144,61 +144,62 @@ static void what_cannot_be_is_refused_in_order_and_named(void **state)
     assert_non_null(strstr(txt("items.0.reason"), "nope"));
     assert_non_null(strstr(txt("items.1.reason"), "nowhere"));
     /* a path that is not absolute, a shorthand */
-    assert_int_equal(ask(ada, "POST", "/jobs/",
+    assert_int_equal(ask(tenant, "POST", "/jobs/",
                          "[{'app_id': %" I
                          ", 'workdir': 'a', 'transfers': {'input': {'location_alias': 'beamline',"
                          " 'path': 'p'}}}]",
                          app),
                      422);
     assert_int_equal(
-        ask(ada, "POST", "/jobs/",
+        ask(tenant, "POST", "/jobs/",
             "[{'app_id': %" I ", 'workdir': 'a', 'transfers': {'input': 'beamline:/p'}}]", app),
         422);
-    assert_int_equal(ask(ada, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': '/a'}]", app), 422);
-    assert_int_equal(jobs_of(ada), 0);
+    assert_int_equal(ask(tenant, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': '/a'}]", app),
+                     422);
+    assert_int_equal(jobs_of(tenant), 0);
 }
 
 static void more_than_5000_are_refused(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada));
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant));
     struct ab_buf body = {0};
     for (int i = 0; i < 5001; i++)
         ab_buf_printf(&body, "%s{'app_id':%" I ",'workdir':'%d'}", i ? "," : "[", app, i);
     ab_buf_char(&body, ']');
-    assert_int_equal(ask(ada, "POST", "/jobs/", "%s", body.data), 400);
+    assert_int_equal(ask(tenant, "POST", "/jobs/", "%s", body.data), 400);
     ab_buf_free(&body);
-    assert_int_equal(jobs_of(ada), 0);
+    assert_int_equal(jobs_of(tenant), 0);
 }
 
 static void five_thousand_jobs_are_one_call_and_are_listed_in_pages(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada));
-    new_jobs(ada, app, 5000, NULL, "");
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant));
+    new_jobs(tenant, app, 5000, NULL, "");
     assert_int_equal(len(""), 5000);
-    assert_int_equal(ask(ada, "GET", "/jobs/?limit=3&ordering=-id", NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", "/jobs/?limit=3&ordering=-id", NO_BODY), 200);
     assert_int_equal(num("count"), 5000);
     assert_int_equal(len("results"), 3);
-    assert_int_equal(ask(ada, "GET", "/jobs/", NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", "/jobs/", NO_BODY), 200);
     assert_int_equal(num("count"), 5000);
     assert_true(len("results") <= 1000);
     assert_false(is_null("next"));
     check_books();
-    assert_int_equal(ask(ada, "PUT", "/jobs/", "{'num_nodes': 3}"), 200);
+    assert_int_equal(ask(tenant, "PUT", "/jobs/", "{'num_nodes': 3}"), 200);
     assert_int_equal(num(""), 5000);
-    new_job(ada, app, "");
-    assert_int_equal(ask(ada, "PUT", "/jobs/", "{'num_nodes': 4}"), 400);
-    assert_int_equal(ask(ada, "DELETE", "/jobs/", NO_BODY), 204);
-    assert_int_equal(jobs_of(ada), 0);
+    new_job(tenant, app, "");
+    assert_int_equal(ask(tenant, "PUT", "/jobs/", "{'num_nodes': 4}"), 400);
+    assert_int_equal(ask(tenant, "DELETE", "/jobs/", NO_BODY), 204);
+    assert_int_equal(jobs_of(tenant), 0);
     check_books();
 }
 
 static void a_repeated_create_makes_no_more_jobs(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada));
-    struct who once = {.user = ada, .key = "my campaign"};
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant));
+    struct who once = {.user = tenant, .key = "my campaign"};
     struct ab_buf body = {0};
     for (int i = 0; i < 100; i++)
         ab_buf_printf(&body, "%s{'app_id':%" I ",'workdir':'%d'}", i ? "," : "[", app, i);
@@ -209,7 +210,7 @@ static void a_repeated_create_makes_no_more_jobs(void **state)
     assert_int_equal(len(""), 100);
     assert_int_equal(num("0.id"), first);
     assert_string_equal(txt("99.workdir"), "99");
-    assert_int_equal(jobs_of(ada), 300);
+    assert_int_equal(jobs_of(tenant), 300);
     ab_buf_free(&body);
 }
 
@@ -218,14 +219,15 @@ static void a_repeated_create_makes_no_more_jobs(void **state)
 static void one_failure_anywhere_makes_all_jobs_or_none(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), parent = new_job(ada, app, "");
-    int64_t count = jobs_of(ada);
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)),
+            parent = new_job(tenant, app, "");
+    int64_t count = jobs_of(tenant);
     bool fired = true;
     int refused = 0;
     for (int nth = 1; fired; nth++) {
         ab_fault_arm(nth);
         int status = ask(
-            ada, "POST", "/jobs/",
+            tenant, "POST", "/jobs/",
             "[{'app_id': %" I ", 'workdir': 'a', 'parent_ids': [%" I "], 'transfers': {'input':"
             " {'location_alias': 'beamline', 'path': '/p'}}}, {'app_id': %" I ", 'workdir': 'b'}]",
             app, parent, app);
@@ -235,7 +237,7 @@ static void one_failure_anywhere_makes_all_jobs_or_none(void **state)
         if (status != 503)
             assert_int_equal(status, 201);
         count += status == 503 ? 0 : 7;
-        assert_int_equal(jobs_of(ada), count);
+        assert_int_equal(jobs_of(tenant), count);
         check_books();
     }
     assert_in_range(refused, 1, 100);
@@ -256,74 +258,74 @@ static int64_t counted(int64_t user, const char *query)
 static void jobs_are_listed_by_their_filters(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site),
-            other = new_app(ada, new_site(ada)), ids[4];
-    new_jobs(ada, app, 4, ids, "'tags': {'k': 'v:w', 'n': 1}");
+    int64_t tenant = new_user(), site = new_site(tenant), app = new_app(tenant, site),
+            other = new_app(tenant, new_site(tenant)), ids[4];
+    new_jobs(tenant, app, 4, ids, "'tags': {'k': 'v:w', 'n': 1}");
     int64_t child = new_job(
-        ada, other, path("'parent_ids': [%" I ", %" I "], 'tags': {'k': 'x'}", ids[0], ids[1]));
-    move(ada, ids[2], "PREPROCESSED");
-    move(ada, ids[3], "FAILED");
-    int64_t batch_job = new_batch_job(ada, site);
-    assert_int_equal(ask(ada, "PUT", path("/jobs/%" I, ids[2]),
+        tenant, other, path("'parent_ids': [%" I ", %" I "], 'tags': {'k': 'x'}", ids[0], ids[1]));
+    move(tenant, ids[2], "PREPROCESSED");
+    move(tenant, ids[3], "FAILED");
+    int64_t batch_job = new_batch_job(tenant, site);
+    assert_int_equal(ask(tenant, "PUT", path("/jobs/%" I, ids[2]),
                          "{'batch_job_id': %" I
                          ", 'pending_file_cleanup': false, 'workdir': 'Zed/x_y'}",
                          batch_job),
                      200);
 
-    assert_int_equal(counted(ada, ""), 5);
-    assert_int_equal(counted(ada, "?unknown=7&ids=3"), 5);
-    assert_int_equal(counted(ada, path("?id=%" I "&id=%" I, ids[0], child)), 2);
-    assert_int_equal(counted(ada, path("?parent_id=%" I, ids[1])), 1);
+    assert_int_equal(counted(tenant, ""), 5);
+    assert_int_equal(counted(tenant, "?unknown=7&ids=3"), 5);
+    assert_int_equal(counted(tenant, path("?id=%" I "&id=%" I, ids[0], child)), 2);
+    assert_int_equal(counted(tenant, path("?parent_id=%" I, ids[1])), 1);
     assert_int_equal(num("results.0.id"), child);
-    assert_int_equal(counted(ada, path("?app_id=%" I, app)), 4);
-    assert_int_equal(counted(ada, "?app_id=0"), 5);
-    assert_int_equal(counted(ada, path("?site_id=%" I, site)), 4);
-    assert_int_equal(counted(ada, path("?site_id=%" I "&state=FAILED&state=PREPROCESSED", site)),
+    assert_int_equal(counted(tenant, path("?app_id=%" I, app)), 4);
+    assert_int_equal(counted(tenant, "?app_id=0"), 5);
+    assert_int_equal(counted(tenant, path("?site_id=%" I, site)), 4);
+    assert_int_equal(counted(tenant, path("?site_id=%" I "&state=FAILED&state=PREPROCESSED", site)),
                      2);
-    assert_int_equal(counted(ada, "?state=AWAITING_PARENTS"), 1);
-    assert_int_equal(counted(ada, "?state__ne=STAGED_IN"), 3);
-    assert_int_equal(counted(ada, path("?batch_job_id=%" I, batch_job)), 1);
-    assert_int_equal(counted(ada, "?tags=k:v:w"), 4);
-    assert_int_equal(counted(ada, "?tags=k:v:w&tags=n:1"), 4);
-    assert_int_equal(counted(ada, "?tags=k:v:w&tags=k:x"), 1);
-    assert_int_equal(counted(ada, "?tags=nonsense"), 5);
-    assert_int_equal(counted(ada, "?workdir__contains=Zed"), 1);
-    assert_int_equal(counted(ada, "?workdir__contains=zed"), 0);
-    assert_int_equal(counted(ada, "?workdir__contains=x%25y"), 1);
-    assert_int_equal(counted(ada, "?workdir__contains="), 5);
-    assert_int_equal(counted(ada, "?pending_file_cleanup=True"), 4);
-    assert_int_equal(counted(ada, "?pending_file_cleanup=false"), 5);
-    assert_int_equal(counted(ada, "?limit=2&offset=4"), 5);
+    assert_int_equal(counted(tenant, "?state=AWAITING_PARENTS"), 1);
+    assert_int_equal(counted(tenant, "?state__ne=STAGED_IN"), 3);
+    assert_int_equal(counted(tenant, path("?batch_job_id=%" I, batch_job)), 1);
+    assert_int_equal(counted(tenant, "?tags=k:v:w"), 4);
+    assert_int_equal(counted(tenant, "?tags=k:v:w&tags=n:1"), 4);
+    assert_int_equal(counted(tenant, "?tags=k:v:w&tags=k:x"), 1);
+    assert_int_equal(counted(tenant, "?tags=nonsense"), 5);
+    assert_int_equal(counted(tenant, "?workdir__contains=Zed"), 1);
+    assert_int_equal(counted(tenant, "?workdir__contains=zed"), 0);
+    assert_int_equal(counted(tenant, "?workdir__contains=x%25y"), 1);
+    assert_int_equal(counted(tenant, "?workdir__contains="), 5);
+    assert_int_equal(counted(tenant, "?pending_file_cleanup=True"), 4);
+    assert_int_equal(counted(tenant, "?pending_file_cleanup=false"), 5);
+    assert_int_equal(counted(tenant, "?limit=2&offset=4"), 5);
     assert_int_equal(len("results"), 1);
-    assert_int_equal(counted(ada, "?limit=0&offset=0"), 5);
+    assert_int_equal(counted(tenant, "?limit=0&offset=0"), 5);
     assert_int_equal(len("results"), 0);
-    assert_int_equal(counted(ada, "?ordering=state"), 5);
+    assert_int_equal(counted(tenant, "?ordering=state"), 5);
     assert_string_equal(txt("results.0.state"), "AWAITING_PARENTS");
     assert_string_equal(txt("results.2.state"), "PREPROCESSED");
     assert_int_equal(num("results.3.id"), ids[0]);
-    assert_int_equal(counted(ada, "?ordering=-state"), 5);
+    assert_int_equal(counted(tenant, "?ordering=-state"), 5);
     assert_int_equal(num("results.0.id"), ids[0]);
-    assert_int_equal(counted(ada, "?ordering=-last_update&limit=1"), 5);
+    assert_int_equal(counted(tenant, "?ordering=-last_update&limit=1"), 5);
     assert_int_equal(num("results.0.id"), ids[2]);
-    assert_int_equal(ask(ada, "GET", "/jobs/?ordering=app_id", NO_BODY), 422);
-    assert_int_equal(ask(ada, "GET", "/jobs/?state=NOPE", NO_BODY), 422);
-    assert_int_equal(ask(ada, "GET", "/jobs/?limit=-1", NO_BODY), 422);
-    assert_int_equal(ask(ada, "GET", "/jobs/?limit=100001", NO_BODY), 422);
+    assert_int_equal(ask(tenant, "GET", "/jobs/?ordering=app_id", NO_BODY), 422);
+    assert_int_equal(ask(tenant, "GET", "/jobs/?state=NOPE", NO_BODY), 422);
+    assert_int_equal(ask(tenant, "GET", "/jobs/?limit=-1", NO_BODY), 422);
+    assert_int_equal(ask(tenant, "GET", "/jobs/?limit=100001", NO_BODY), 422);
 }
 
 static void last_update_filters_have_microseconds(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[2];
-    new_jobs(ada, app, 2, ids, "");
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)), ids[2];
+    new_jobs(tenant, app, 2, ids, "");
     const char *now = pg_text(desk_db(), "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC',"
                                          " 'YYYY-MM-DD+HH24:MI:SS.US')");
     char after[256];
     snprintf(after, sizeof(after), "?last_update_after=%s", now);
-    assert_int_equal(counted(ada, after), 0);
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I "}]", ids[1]), 200);
+    assert_int_equal(counted(tenant, after), 0);
+    assert_int_equal(ask(tenant, "PATCH", "/jobs/", "[{'id': %" I "}]", ids[1]), 200);
     assert_int_equal(num(""), 1);
-    assert_int_equal(counted(ada, after), 1);
+    assert_int_equal(counted(tenant, after), 1);
     assert_int_equal(num("results.0.id"), ids[1]);
 }
 
@@ -332,10 +334,10 @@ static void last_update_filters_have_microseconds(void **state)
 static void each_item_of_a_patch_has_its_own_keys(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[4];
-    new_jobs(ada, app, 4, ids, "'tags': {'a': 'b'}, 'data': {'x': 1}, 'return_code': 7");
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)), ids[4];
+    new_jobs(tenant, app, 4, ids, "'tags': {'a': 'b'}, 'data': {'x': 1}, 'return_code': 7");
     assert_int_equal(
-        ask(ada, "PATCH", "/jobs/",
+        ask(tenant, "PATCH", "/jobs/",
             "[{'id': %" I ", 'state': 'STAGED_IN', 'num_nodes': 3},"
             " {'id': %" I ", 'state': 'PREPROCESSED', 'data': {'y': 2}},"
             " {'id': %" I ", 'return_code': null, 'tags': {}, 'serialized_exception': 'E'},"
@@ -346,19 +348,19 @@ static void each_item_of_a_patch_has_its_own_keys(void **state)
     assert_int_equal(num(""), 4);
     assert_string_equal(history_of(ids[0]), "CREATED>STAGED_IN");
     assert_string_equal(history_of(ids[1]), "CREATED>STAGED_IN STAGED_IN>PREPROCESSED");
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[0]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, ids[0]), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 3);
     assert_int_equal(num("data.x"), 1);
     assert_int_equal(num("return_code"), 7);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[1]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, ids[1]), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 1);
     assert_false(there("data.x"));
     assert_int_equal(num("data.y"), 2);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[2]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, ids[2]), NO_BODY), 200);
     assert_true(is_null("return_code"));
     assert_int_equal(len("tags"), 0);
     assert_string_equal(txt("serialized_exception"), "E");
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[3]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, ids[3]), NO_BODY), 200);
     assert_string_equal(txt("tags.a"), "b");
     assert_int_equal(num("app_id"), app);
     assert_int_equal(len("parent_ids"), 0);
@@ -368,10 +370,11 @@ static void each_item_of_a_patch_has_its_own_keys(void **state)
 static void a_patch_with_a_wrong_id_changes_nothing_and_names_it(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada)), ids[2];
-    int64_t foreign = new_job(bob, new_app(bob, new_site(bob)), "");
-    new_jobs(ada, app, 2, ids, "");
-    assert_int_equal(ask(ada, "PATCH", "/jobs/",
+    int64_t tenant = new_user(), stranger = new_user(), app = new_app(tenant, new_site(tenant)),
+            ids[2];
+    int64_t foreign = new_job(stranger, new_app(stranger, new_site(stranger)), "");
+    new_jobs(tenant, app, 2, ids, "");
+    assert_int_equal(ask(tenant, "PATCH", "/jobs/",
                          "[{'id': %" I ", 'state': 'FAILED'}, {'id': %" I
                          ", 'state': 'FAILED'}, {'id': 999999}]",
                          ids[0], foreign),
@@ -383,53 +386,57 @@ static void a_patch_with_a_wrong_id_changes_nothing_and_names_it(void **state)
     assert_string_equal(state_of(ids[0]), "STAGED_IN");
     assert_string_equal(state_of(foreign), "STAGED_IN");
 
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I "}, {'id': %" I "}, {'id': %" I "}]",
-                         ids[0], ids[1], ids[0]),
+    assert_int_equal(ask(tenant, "PATCH", "/jobs/",
+                         "[{'id': %" I "}, {'id': %" I "}, {'id': %" I "}]", ids[0], ids[1],
+                         ids[0]),
                      400);
     assert_int_equal(num("items.0.index"), 2);
-    assert_int_equal(ask(ada, "PUT", "/jobs/999999", "{'state': 'FAILED'}"), 400);
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[]"), 200);
+    assert_int_equal(ask(tenant, "PUT", "/jobs/999999", "{'state': 'FAILED'}"), 400);
+    assert_int_equal(ask(tenant, "PATCH", "/jobs/", "[]"), 200);
     assert_int_equal(num(""), 0);
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'state': 'FAILED'}]"), 422);
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I ", 'num_nodes': null}]", ids[0]),
+    assert_int_equal(ask(tenant, "PATCH", "/jobs/", "[{'state': 'FAILED'}]"), 422);
+    assert_int_equal(ask(tenant, "PATCH", "/jobs/", "[{'id': %" I ", 'num_nodes': null}]", ids[0]),
                      422);
-    assert_int_equal(ask(ada, "PATCH", "/jobs/", "[{'id': %" I ", 'num_nodes': 0}]", ids[0]), 422);
+    assert_int_equal(ask(tenant, "PATCH", "/jobs/", "[{'id': %" I ", 'num_nodes': 0}]", ids[0]),
+                     422);
 }
 
 static void a_batch_job_must_be_there(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), site = new_site(ada),
-            job = new_job(ada, new_app(ada, site), "");
-    int64_t foreign = new_batch_job(bob, new_site(bob)), mine = new_batch_job(ada, site);
+    int64_t tenant = new_user(), stranger = new_user(), site = new_site(tenant),
+            job = new_job(tenant, new_app(tenant, site), "");
+    int64_t foreign = new_batch_job(stranger, new_site(stranger)),
+            mine = new_batch_job(tenant, site);
     const char *put = path("/jobs/%" I, job);
-    assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': %" I ", 'state': 'FAILED'}", foreign),
-                     400);
-    assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': 999999}"), 400);
+    assert_int_equal(
+        ask(tenant, "PUT", put, "{'batch_job_id': %" I ", 'state': 'FAILED'}", foreign), 400);
+    assert_int_equal(ask(tenant, "PUT", put, "{'batch_job_id': 999999}"), 400);
     assert_string_equal(state_of(job), "STAGED_IN");
-    assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': %" I "}", mine), 200);
-    assert_int_equal(ask(ada, "GET", put, NO_BODY), 200);
+    assert_int_equal(ask(tenant, "PUT", put, "{'batch_job_id': %" I "}", mine), 200);
+    assert_int_equal(ask(tenant, "GET", put, NO_BODY), 200);
     assert_int_equal(num("batch_job_id"), mine);
-    assert_int_equal(ask(ada, "PUT", put, "{'batch_job_id': null}"), 200);
-    assert_int_equal(ask(ada, "GET", put, NO_BODY), 200);
+    assert_int_equal(ask(tenant, "PUT", put, "{'batch_job_id': null}"), 200);
+    assert_int_equal(ask(tenant, "GET", put, NO_BODY), 200);
     assert_true(is_null("batch_job_id"));
 }
 
 static void a_put_by_filter_changes_all_matches(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[3];
-    new_jobs(ada, app, 3, ids, "'tags': {'mass': 2.0}");
-    int64_t other = new_job(ada, app, "'tags': {'mass': 1.0}");
-    assert_int_equal(ask(ada, "PUT", "/jobs/?tags=mass:2.0", "{'num_nodes': 128}"), 200);
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)), ids[3];
+    new_jobs(tenant, app, 3, ids, "'tags': {'mass': 2.0}");
+    int64_t other = new_job(tenant, app, "'tags': {'mass': 1.0}");
+    assert_int_equal(ask(tenant, "PUT", "/jobs/?tags=mass:2.0", "{'num_nodes': 128}"), 200);
     assert_int_equal(num(""), 3);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, other), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, other), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 1);
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[2]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, ids[2]), NO_BODY), 200);
     assert_int_equal(num("num_nodes"), 128);
-    assert_int_equal(ask(ada, "PUT", "/jobs/?tags=mass:3.0", "{'num_nodes': 128}"), 200);
+    assert_int_equal(ask(tenant, "PUT", "/jobs/?tags=mass:3.0", "{'num_nodes': 128}"), 200);
     assert_int_equal(num(""), 0);
-    assert_int_equal(ask(ada, "PUT", "/jobs/?state=STAGED_IN", "{'state': 'PREPROCESSED'}"), 200);
+    assert_int_equal(ask(tenant, "PUT", "/jobs/?state=STAGED_IN", "{'state': 'PREPROCESSED'}"),
+                     200);
     assert_int_equal(num(""), 4);
     assert_string_equal(history_of(other), "CREATED>STAGED_IN STAGED_IN>PREPROCESSED");
     check_books();
@@ -438,14 +445,14 @@ static void a_put_by_filter_changes_all_matches(void **state)
 static void one_failure_anywhere_leaves_no_half_patch(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada));
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant));
     bool fired = true;
     int refused = 0;
     for (int nth = 1; fired; nth++) {
-        int64_t parent = new_job(ada, app, ""), other = new_job(ada, app, "");
-        int64_t child = new_job(ada, app, path("'parent_ids': [%" I "]", parent));
+        int64_t parent = new_job(tenant, app, ""), other = new_job(tenant, app, "");
+        int64_t child = new_job(tenant, app, path("'parent_ids': [%" I "]", parent));
         ab_fault_arm(nth);
-        int status = ask(ada, "PATCH", "/jobs/",
+        int status = ask(tenant, "PATCH", "/jobs/",
                          "[{'id': %" I ", 'state': 'JOB_FINISHED'}, {'id': %" I
                          ", 'num_nodes': 2, 'tags': {'a': 1}}]",
                          parent, other);
@@ -471,33 +478,33 @@ static void one_failure_anywhere_leaves_no_half_patch(void **state)
 static void a_held_job_survives_deletion_and_the_answer_is_204(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), ids[3];
-    new_jobs(ada, app, 3, ids, "");
-    move(ada, ids[0], "PREPROCESSED");
-    int64_t session = new_session(ada, site, 0);
-    assert_int_equal(
-        ask(ada, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 9, 'filter_tags': {}}"),
-        200);
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[0]), NO_BODY), 204);
+    int64_t tenant = new_user(), site = new_site(tenant), app = new_app(tenant, site), ids[3];
+    new_jobs(tenant, app, 3, ids, "");
+    move(tenant, ids[0], "PREPROCESSED");
+    int64_t session = new_session(tenant, site, 0);
+    assert_int_equal(ask(tenant, "POST", path("/sessions/%" I, session),
+                         "{'max_num_jobs': 9, 'filter_tags': {}}"),
+                     200);
+    assert_int_equal(ask(tenant, "DELETE", path("/jobs/%" I, ids[0]), NO_BODY), 204);
     assert_string_equal(state_of(ids[0]), "PREPROCESSED held");
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[1]), NO_BODY), 204);
-    assert_int_equal(ask(ada, "DELETE", path("/jobs/%" I, ids[1]), NO_BODY), 404);
-    assert_int_equal(ask(ada, "GET", path("/events/?job_id=%" I, ids[1]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "DELETE", path("/jobs/%" I, ids[1]), NO_BODY), 204);
+    assert_int_equal(ask(tenant, "DELETE", path("/jobs/%" I, ids[1]), NO_BODY), 404);
+    assert_int_equal(ask(tenant, "GET", path("/events/?job_id=%" I, ids[1]), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
-    assert_int_equal(ask(ada, "DELETE", "/jobs/", NO_BODY), 204);
-    assert_int_equal(counted(ada, ""), 1);
+    assert_int_equal(ask(tenant, "DELETE", "/jobs/", NO_BODY), 204);
+    assert_int_equal(counted(tenant, ""), 1);
     check_books();
 }
 
 static void deletion_by_state_leaves_the_other_states(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), app = new_app(ada, new_site(ada)), ids[4];
-    new_jobs(ada, app, 4, ids, "");
-    move(ada, ids[1], "FAILED");
-    move(ada, ids[3], "FAILED");
-    assert_int_equal(ask(ada, "DELETE", "/jobs/?state=FAILED", NO_BODY), 204);
-    assert_int_equal(counted(ada, ""), 2);
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant)), ids[4];
+    new_jobs(tenant, app, 4, ids, "");
+    move(tenant, ids[1], "FAILED");
+    move(tenant, ids[3], "FAILED");
+    assert_int_equal(ask(tenant, "DELETE", "/jobs/?state=FAILED", NO_BODY), 204);
+    assert_int_equal(counted(tenant, ""), 2);
     assert_int_equal(num("results.0.id"), ids[0]);
     assert_int_equal(num("results.1.id"), ids[2]);
     check_books();
@@ -508,13 +515,13 @@ static void deletion_by_state_leaves_the_other_states(void **state)
 static void cancelling_fails_what_does_not_run_and_asks_for_what_does(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), app = new_app(ada, site), ids[4];
-    new_jobs(ada, app, 4, ids, "'tags': {'c': 'd'}");
-    move(ada, ids[0], "RUNNING");
-    move(ada, ids[1], "JOB_FINISHED");
-    assert_int_equal(ask(ada, "POST", "/jobs/cancel", "{}"), 422);
-    assert_int_equal(ask(ada, "POST", "/jobs/cancel?tags=c:d", "{'reason': 'wrong \\'input\\''}"),
-                     200);
+    int64_t tenant = new_user(), site = new_site(tenant), app = new_app(tenant, site), ids[4];
+    new_jobs(tenant, app, 4, ids, "'tags': {'c': 'd'}");
+    move(tenant, ids[0], "RUNNING");
+    move(tenant, ids[1], "JOB_FINISHED");
+    assert_int_equal(ask(tenant, "POST", "/jobs/cancel", "{}"), 422);
+    assert_int_equal(
+        ask(tenant, "POST", "/jobs/cancel?tags=c:d", "{'reason': 'wrong \\'input\\''}"), 200);
     assert_int_equal(num("cancelled"), 2);
     assert_int_equal(num("requested"), 1);
     assert_string_equal(state_of(ids[0]), "RUNNING");
@@ -525,11 +532,11 @@ static void cancelling_fails_what_does_not_run_and_asks_for_what_does(void **sta
                                 " AND to_state = 'FAILED'",
                                 ids[2]),
                         "wrong \"input\"");
-    assert_int_equal(ask(ada, "GET", path("/jobs/%" I, ids[0]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "GET", path("/jobs/%" I, ids[0]), NO_BODY), 200);
     assert_true(at("cancel")->b);
-    assert_int_equal(ask(ada, "POST", path("/jobs/%" I "/cancel", ids[2]), NO_BODY), 200);
+    assert_int_equal(ask(tenant, "POST", path("/jobs/%" I "/cancel", ids[2]), NO_BODY), 200);
     assert_int_equal(num("cancelled"), 0);
-    assert_int_equal(ask(ada, "POST", "/jobs/999999/cancel", NO_BODY), 404);
+    assert_int_equal(ask(tenant, "POST", "/jobs/999999/cancel", NO_BODY), 404);
     check_books();
 }
 
@@ -538,30 +545,33 @@ static void cancelling_fails_what_does_not_run_and_asks_for_what_does(void **sta
 static void a_stranger_sees_and_changes_nothing(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), bob = new_user(), app = new_app(ada, new_site(ada)),
-            job = new_job(ada, app, "");
+    int64_t tenant = new_user(), stranger = new_user(), app = new_app(tenant, new_site(tenant)),
+            job = new_job(tenant, app, "");
     const char *mine = path("/jobs/%" I, job);
-    assert_int_equal(ask(bob, "GET", mine, NO_BODY), 404);
-    assert_int_equal(ask(bob, "PUT", mine, "{'state': 'FAILED'}"), 400);
-    assert_int_equal(ask(bob, "DELETE", mine, NO_BODY), 404);
-    assert_int_equal(ask(bob, "POST", path("/jobs/%" I "/cancel", job), NO_BODY), 404);
-    assert_int_equal(ask(bob, "PATCH", "/jobs/", "[{'id': %" I ", 'state': 'FAILED'}]", job), 400);
-    assert_int_equal(ask(bob, "PUT", path("/jobs/?id=%" I, job), "{'state': 'FAILED'}"), 200);
+    assert_int_equal(ask(stranger, "GET", mine, NO_BODY), 404);
+    assert_int_equal(ask(stranger, "PUT", mine, "{'state': 'FAILED'}"), 400);
+    assert_int_equal(ask(stranger, "DELETE", mine, NO_BODY), 404);
+    assert_int_equal(ask(stranger, "POST", path("/jobs/%" I "/cancel", job), NO_BODY), 404);
+    assert_int_equal(ask(stranger, "PATCH", "/jobs/", "[{'id': %" I ", 'state': 'FAILED'}]", job),
+                     400);
+    assert_int_equal(ask(stranger, "PUT", path("/jobs/?id=%" I, job), "{'state': 'FAILED'}"), 200);
     assert_int_equal(num(""), 0);
-    assert_int_equal(ask(bob, "POST", path("/jobs/cancel?id=%" I, job), NO_BODY), 200);
+    assert_int_equal(ask(stranger, "POST", path("/jobs/cancel?id=%" I, job), NO_BODY), 200);
     assert_int_equal(num("cancelled"), 0);
-    assert_int_equal(ask(bob, "DELETE", "/jobs/", NO_BODY), 204);
-    assert_int_equal(counted(bob, ""), 0);
-    assert_int_equal(counted(bob, path("?id=%" I "&app_id=%" I, job, app)), 0);
+    assert_int_equal(ask(stranger, "DELETE", "/jobs/", NO_BODY), 204);
+    assert_int_equal(counted(stranger, ""), 0);
+    assert_int_equal(counted(stranger, path("?id=%" I "&app_id=%" I, job, app)), 0);
     assert_string_equal(state_of(job), "STAGED_IN");
 }
 
 static void a_sites_token_touches_only_jobs_of_its_site(void **state)
 {
     (void)state;
-    int64_t ada = new_user(), site = new_site(ada), other = new_site(ada), app = new_app(ada, site);
-    int64_t far = new_app(ada, other), job = new_job(ada, app, ""), away = new_job(ada, far, "");
-    struct who agent = {.user = ada, .token_site = site};
+    int64_t tenant = new_user(), site = new_site(tenant), other = new_site(tenant),
+            app = new_app(tenant, site);
+    int64_t far = new_app(tenant, other), job = new_job(tenant, app, ""),
+            away = new_job(tenant, far, "");
+    struct who agent = {.user = tenant, .token_site = site};
     assert_int_equal(ask_as(&agent, "GET", "/jobs/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
     assert_int_equal(ask_as(&agent, "GET", "/jobs/?limit=1&offset=1", NO_BODY), 200);

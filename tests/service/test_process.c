@@ -343,17 +343,17 @@ static void a_replica_that_dies_behind_its_commit_costs_nothing(void **state)
 {
     (void)state;
     struct process one = {0}, two = {0};
-    struct user_register in = new_user("ada");
+    struct user_register in = new_user("tenant");
     start(&one, "ABIES_FAULT=user.register.after_commit:kill:1");
     static struct rig_call call; /* the bus may answer after a test that failed */
     call = (struct rig_call){0};
     ask(&call, "user.register", &in);
     assert_int_equal(wait_for_end(&one), -SIGKILL);
     assert_true(rig_wait_live(bus, "auth", 0, PATIENCE_MS));
-    assert_int_equal(pg_int(owner, "SELECT count(*) FROM users WHERE username = 'ada'"), 1);
+    assert_int_equal(pg_int(owner, "SELECT count(*) FROM users WHERE username = 'tenant'"), 1);
     start(&two, NULL);
     assert_int_equal(answer(&call), 201 + AB_BUS_REPLAYED);
-    assert_int_equal(pg_int(owner, "SELECT count(*) FROM users WHERE username = 'ada'"), 1);
+    assert_int_equal(pg_int(owner, "SELECT count(*) FROM users WHERE username = 'tenant'"), 1);
     assert_int_equal(stop(&two), 0);
 }
 
@@ -361,7 +361,7 @@ static void a_replica_that_dies_before_its_commit_costs_nothing(void **state)
 {
     (void)state;
     struct process one = {0}, two = {0};
-    struct user_register in = new_user("bob");
+    struct user_register in = new_user("stranger");
     start(&one, "ABIES_FAULT=user.register.before_commit:kill:1");
     static struct rig_call call; /* the bus may answer after a test that failed */
     call = (struct rig_call){0};
@@ -370,7 +370,7 @@ static void a_replica_that_dies_before_its_commit_costs_nothing(void **state)
     assert_true(rig_wait_live(bus, "auth", 0, PATIENCE_MS));
     start(&two, NULL);
     assert_int_equal(answer(&call), 201);
-    assert_int_equal(pg_int(owner, "SELECT count(*) FROM users WHERE username = 'bob'"), 1);
+    assert_int_equal(pg_int(owner, "SELECT count(*) FROM users WHERE username = 'stranger'"), 1);
     assert_int_equal(stop(&two), 0);
 }
 
@@ -378,7 +378,7 @@ static void two_replicas_share_the_key_and_the_work(void **state)
 {
     (void)state;
     struct process one = {0}, two = {0};
-    struct user_register in = new_user("eve");
+    struct user_register in = new_user("intruder");
     pg_exec(owner, "DELETE FROM signing_keys");
     launch(&one, NULL); /* at the same moment: who makes the key? */
     launch(&two, NULL);
@@ -398,7 +398,7 @@ static void a_database_that_goes_and_comes_back_is_found_again(void **state)
 {
     (void)state;
     struct process one = {0};
-    struct login in = login_of("bob", "secret");
+    struct login in = login_of("stranger", "secret");
     start(&one, NULL);
     assert_int_equal(ask_once("user.login", &in), 200);
     /* connections cut: the next call notices nothing */

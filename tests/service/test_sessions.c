@@ -49,7 +49,7 @@ static int acquire(int64_t session, const char *spec)
 static void a_session_is_made_at_ones_own_site_with_a_batch_job_of_that_site(void **state)
 {
     (void)state;
-    int64_t bob = new_user(), foreign = new_site(bob), other = new_site(user);
+    int64_t stranger = new_user(), foreign = new_site(stranger), other = new_site(user);
     int64_t batch_job = new_batch_job(user, site), elsewhere = new_batch_job(user, other);
     const char *before = pg_text(
         desk_db(),
@@ -431,7 +431,7 @@ static void the_sweeper_ends_what_was_not_heard_of(void **state)
 {
     (void)state;
     int64_t silent = new_session(user, site, 0), alive = new_session(user, site, 0), ids[2];
-    int64_t bob = new_user(), bobs = new_session(bob, new_site(bob), 0);
+    int64_t stranger = new_user(), foreign = new_session(stranger, new_site(stranger), 0);
     runnable(2, ids, "");
     assert_int_equal(acquire(silent, "'max_num_jobs': 2, 'filter_tags': {}"), 2);
     move(user, ids[0], "RUNNING");
@@ -440,13 +440,13 @@ static void the_sweeper_ends_what_was_not_heard_of(void **state)
     assert_string_equal(state_of(ids[0]), "RUNNING held");
     pg_exec(desk_db(),
             "UPDATE sessions SET heartbeat = now() - interval '61 s' WHERE id IN (%" I ", %" I ")",
-            silent, bobs);
+            silent, foreign);
     tick("sessions", "sweep");
     assert_non_null(strstr(told(), path("e%" I, user)));
     assert_string_equal(state_of(ids[0]), "RUN_TIMEOUT");
     assert_string_equal(state_of(ids[1]), "PREPROCESSED");
     assert_int_equal(ask(user, "PUT", path("/sessions/%" I, silent), NO_BODY), 404);
-    assert_int_equal(ask(bob, "PUT", path("/sessions/%" I, bobs), NO_BODY), 404);
+    assert_int_equal(ask(stranger, "PUT", path("/sessions/%" I, foreign), NO_BODY), 404);
     assert_int_equal(ask(user, "PUT", path("/sessions/%" I, alive), NO_BODY), 200);
     assert_int_equal(ask(user, "GET", "/sessions/", NO_BODY), 200);
     assert_int_equal(num("count"), 1);
@@ -662,15 +662,15 @@ static void one_failure_anywhere_leaves_no_half_lease(void **state)
 static void a_stranger_sees_and_takes_nothing(void **state)
 {
     (void)state;
-    int64_t bob = new_user(), session = new_session(user, site, 0);
+    int64_t stranger = new_user(), session = new_session(user, site, 0);
     runnable(1, NULL, "");
-    assert_int_equal(ask(bob, "PUT", path("/sessions/%" I, session), NO_BODY), 404);
-    assert_int_equal(ask(bob, "POST", path("/sessions/%" I "/heartbeat", session), "{}"), 404);
-    assert_int_equal(
-        ask(bob, "POST", path("/sessions/%" I, session), "{'max_num_jobs': 1, 'filter_tags': {}}"),
-        404);
-    assert_int_equal(ask(bob, "DELETE", path("/sessions/%" I, session), NO_BODY), 404);
-    assert_int_equal(ask(bob, "GET", "/sessions/", NO_BODY), 200);
+    assert_int_equal(ask(stranger, "PUT", path("/sessions/%" I, session), NO_BODY), 404);
+    assert_int_equal(ask(stranger, "POST", path("/sessions/%" I "/heartbeat", session), "{}"), 404);
+    assert_int_equal(ask(stranger, "POST", path("/sessions/%" I, session),
+                         "{'max_num_jobs': 1, 'filter_tags': {}}"),
+                     404);
+    assert_int_equal(ask(stranger, "DELETE", path("/sessions/%" I, session), NO_BODY), 404);
+    assert_int_equal(ask(stranger, "GET", "/sessions/", NO_BODY), 200);
     assert_int_equal(num("count"), 0);
     assert_int_equal(acquire(session, "'max_num_jobs': 9, 'filter_tags': {}"), 1);
 }

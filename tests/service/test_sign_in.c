@@ -29,24 +29,24 @@ static int login(const char *form)
 static void who_is_locked_out_cannot_log_in_and_it_looks_like_a_wrong_password(void **state)
 {
     (void)state;
-    rig_user("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret"), 200);
+    rig_user("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret"), 200);
     pg_exec(owner, "UPDATE users SET disabled = now()");
-    assert_int_equal(login("username=ada&password=secret"), 401);
+    assert_int_equal(login("username=tenant&password=secret"), 401);
     assert_string_equal(error.text, "Unauthorized");
     assert_int_equal(ab_service_hold(), 1000);
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 401);
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 401);
     pg_exec(owner, "UPDATE users SET disabled = NULL");
-    assert_int_equal(login("username=ada&password=secret"), 200);
+    assert_int_equal(login("username=tenant&password=secret"), 200);
 }
 
 static void who_is_locked_out_cannot_renew_or_make_tokens(void **state)
 {
     (void)state;
     char body[200];
-    int64_t ada = rig_user("ada", "secret");
-    struct ab_caller caller = {.owner_id = ada, .username = "ada"};
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    int64_t tenant = rig_user("tenant", "secret");
+    struct ab_caller caller = {.owner_id = tenant, .username = "tenant"};
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(body, sizeof(body), "{\"refresh_token\":\"%s\"}", rig_text("refresh_token"));
     pg_exec(owner, "UPDATE users SET disabled = now()");
     assert_int_equal(rig_ask("token.refresh", body), 401);
@@ -60,8 +60,8 @@ static void who_is_locked_out_cannot_renew_or_make_tokens(void **state)
 static void a_password_that_changes_while_it_is_checked_lets_nobody_in(void **state)
 {
     (void)state;
-    static const char *const forms[] = {"username=ada&password=secret",
-                                        "username=ada&password=secret&refresh=1"};
+    static const char *const forms[] = {"username=tenant&password=secret",
+                                        "username=tenant&password=secret&refresh=1"};
     /* what happens between the check and the token: attempts are forgiven */
     pg_exec(owner,
             "CREATE FUNCTION meanwhile() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS "
@@ -70,7 +70,7 @@ static void a_password_that_changes_while_it_is_checked_lets_nobody_in(void **st
                    "FUNCTION meanwhile()");
     for (size_t i = 0; i < AB_COUNT(forms); i++) {
         rig_clear(NULL);
-        rig_user("ada", "secret");
+        rig_user("tenant", "secret");
         assert_int_equal(login(forms[i]), 401);
         assert_int_equal(pg_int(owner, "SELECT count(*) FROM tokens"), 0);
     }
@@ -81,12 +81,12 @@ static void tokens_are_no_older_than_the_users_cut(void **state)
 {
     (void)state;
     char body[200];
-    rig_user("ada", "secret");
+    rig_user("tenant", "secret");
     pg_exec(owner, "UPDATE users SET tokens_from = date_trunc('second', now()) + interval '30 s'");
     int64_t cut = pg_int(owner, "SELECT extract(epoch FROM tokens_from)::bigint FROM users");
-    assert_int_equal(login("username=ada&password=secret"), 200);
+    assert_int_equal(login("username=tenant&password=secret"), 200);
     assert_int_equal(issued_at(rig_text("access_token")), cut);
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     assert_int_equal(issued_at(rig_text("access_token")), cut);
     snprintf(body, sizeof(body), "{\"refresh_token\":\"%s\"}", rig_text("refresh_token"));
     assert_int_equal(rig_ask("token.refresh", body), 200);
@@ -94,7 +94,7 @@ static void tokens_are_no_older_than_the_users_cut(void **state)
     assert_int_equal(rig_ask("token.refresh", body), 200); /* a reply that got lost */
     assert_int_equal(issued_at(rig_text("access_token")), cut);
     pg_exec(owner, "UPDATE users SET tokens_from = now() - interval '1 h'");
-    assert_int_equal(login("username=ada&password=secret"), 200);
+    assert_int_equal(login("username=tenant&password=secret"), 200);
     assert_in_range(issued_at(rig_text("access_token")), time(NULL) - 5, time(NULL) + 1);
 }
 
@@ -109,22 +109,22 @@ static void gateways_are_told_of_users_whose_tokens_ended(void **state)
     (void)state;
     struct ab_error err = {0};
     char want[100];
-    int64_t ada = rig_user("ada", NULL), bob = rig_user("bob", NULL);
+    int64_t tenant = rig_user("tenant", NULL), stranger = rig_user("stranger", NULL);
     assert_string_equal(ended(), "[]");
-    pg_exec(owner, "UPDATE users SET disabled = now() WHERE id = %" PRId64, ada);
-    snprintf(want, sizeof(want), "[{\"user\":%" PRId64 ",\"from\":9223372036854775807}]", ada);
+    pg_exec(owner, "UPDATE users SET disabled = now() WHERE id = %" PRId64, tenant);
+    snprintf(want, sizeof(want), "[{\"user\":%" PRId64 ",\"from\":9223372036854775807}]", tenant);
     assert_string_equal(ended(), want);
     pg_exec(owner,
             "UPDATE users SET disabled = NULL, tokens_from = '2026-01-01 00:00:07+00' WHERE id = "
             "%" PRId64,
-            ada);
+            tenant);
     assert_string_equal(ended(), "[]"); /* so long ago that no token is left */
     pg_exec(owner, "UPDATE users SET tokens_from = date_trunc('second', now()) WHERE id = %" PRId64,
-            bob);
-    snprintf(want, sizeof(want), "[{\"user\":%" PRId64 ",\"from\":%" PRId64 "}]", bob,
+            stranger);
+    snprintf(want, sizeof(want), "[{\"user\":%" PRId64 ",\"from\":%" PRId64 "}]", stranger,
              pg_int(owner,
                     "SELECT extract(epoch FROM tokens_from)::bigint FROM users WHERE id = %" PRId64,
-                    bob));
+                    stranger));
     assert_string_equal(ended(), want);
     pg_exec(owner, "DELETE FROM users");
     assert_int_equal(rig_ask("user.ended", ""), 200);
@@ -147,16 +147,18 @@ static const char *written(void)
 static void sign_ins_are_written_down_with_who_and_from_where(void **state)
 {
     (void)state;
-    int64_t ada = rig_user("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret"), 200);
-    assert_int_equal(login("username=ada&password=wrong"), 401);
+    int64_t tenant = rig_user("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret"), 200);
+    assert_int_equal(login("username=tenant&password=wrong"), 401);
     assert_int_equal(login("username=hunter2&password=x"), 401); /* a password in the wrong field */
-    assert_int_equal(rig_ask("user.register", "{\"username\":\"bob\",\"password\":\"pw\"}"), 201);
-    assert_string_equal(written(), "login.password ok ada 192.0.2.1|\n"
-                                   "login.password failed ada 192.0.2.1|wrong password\n"
+    assert_int_equal(rig_ask("user.register", "{\"username\":\"stranger\",\"password\":\"pw\"}"),
+                     201);
+    assert_string_equal(written(), "login.password ok tenant 192.0.2.1|\n"
+                                   "login.password failed tenant 192.0.2.1|wrong password\n"
                                    "login.password failed  192.0.2.1|unknown user\n"
-                                   "user.register ok bob 192.0.2.1|");
-    assert_int_equal(pg_int(owner, "SELECT count(*) FROM audit WHERE user_id = %" PRId64, ada), 2);
+                                   "user.register ok stranger 192.0.2.1|");
+    assert_int_equal(pg_int(owner, "SELECT count(*) FROM audit WHERE user_id = %" PRId64, tenant),
+                     2);
     assert_int_equal(pg_int(owner, "SELECT count(*) FROM audit WHERE request IS NOT NULL"), 4);
     assert_int_equal(
         pg_int(owner, "SELECT count(*) FROM audit a WHERE a::text ~ 'secret|hunter|pw'"), 0);
@@ -167,7 +169,7 @@ static void what_is_done_with_tokens_is_written_down(void **state)
     (void)state;
     char body[200], want[300];
     struct ab_caller caller = {
-        .owner_id = rig_user("ada", NULL), .username = "ada", .peer = "192.0.2.9"};
+        .owner_id = rig_user("tenant", NULL), .username = "tenant", .peer = "192.0.2.9"};
     assert_int_equal(rig_ask_as(&caller, "token.create", "", "{\"name\":\"x\",\"scope\":\"read\"}"),
                      201);
     int64_t id = ab_value_int(ab_value_get(tree, "id"), 0);
@@ -177,7 +179,7 @@ static void what_is_done_with_tokens_is_written_down(void **state)
     pg_exec(owner, "UPDATE refresh_tokens SET used = used - interval '1 h'");
     assert_int_equal(rig_ask("token.refresh", body), 401);
     snprintf(want, sizeof(want),
-             "token.create ok ada 192.0.2.9|token %" PRId64 ", scope read\n"
+             "token.create ok tenant 192.0.2.9|token %" PRId64 ", scope read\n"
              "token.reuse failed  192.0.2.1|token %" PRId64 " ended: its refresh token came twice",
              id, id);
     assert_string_equal(written(), want);
@@ -187,17 +189,17 @@ static void what_is_done_with_tokens_is_written_down(void **state)
             ", 'x', 'user') ON CONFLICT DO NOTHING",
             caller.owner_id);
     assert_int_equal(rig_ask_as(&caller, "token.delete", "", ""), 204);
-    assert_string_equal(written(), "token.delete ok ada 192.0.2.9|token 1");
+    assert_string_equal(written(), "token.delete ok tenant 192.0.2.9|token 1");
     assert_int_equal(rig_ask_as(&caller, "token.delete", "", ""), 404);
-    assert_string_equal(written(), "token.delete ok ada 192.0.2.9|token 1");
+    assert_string_equal(written(), "token.delete ok tenant 192.0.2.9|token 1");
 }
 
 static void who_has_a_refresh_token_may_end_it_and_all_that_came_of_it(void **state)
 {
     (void)state;
     char first[200], second[200];
-    rig_user("ada", "secret");
-    assert_int_equal(login("username=ada&password=secret&refresh=1"), 200);
+    rig_user("tenant", "secret");
+    assert_int_equal(login("username=tenant&password=secret&refresh=1"), 200);
     snprintf(first, sizeof(first), "{\"refresh_token\":\"%s\"}", rig_text("refresh_token"));
     assert_int_equal(rig_ask("token.refresh", first), 200);
     snprintf(second, sizeof(second), "{\"refresh_token\":\"%s\"}", rig_text("refresh_token"));
@@ -214,11 +216,11 @@ static void who_has_a_refresh_token_may_end_it_and_all_that_came_of_it(void **st
 static void what_cannot_be_written_down_does_not_happen(void **state)
 {
     (void)state;
-    struct ab_caller caller = {.owner_id = rig_user("ada", "secret"), .username = "ada"};
+    struct ab_caller caller = {.owner_id = rig_user("tenant", "secret"), .username = "tenant"};
     pg_exec(owner, "ALTER TABLE audit RENAME TO hidden");
-    assert_true(login("username=ada&password=secret") >= 500);
+    assert_true(login("username=tenant&password=secret") >= 500);
     assert_true(rig_ask_as(&caller, "token.create", "", "{\"name\":\"x\"}") >= 500);
-    assert_true(rig_ask("user.register", "{\"username\":\"bob\",\"password\":\"pw\"}") >= 500);
+    assert_true(rig_ask("user.register", "{\"username\":\"stranger\",\"password\":\"pw\"}") >= 500);
     pg_exec(owner, "ALTER TABLE hidden RENAME TO audit");
     assert_int_equal(pg_int(owner, "SELECT count(*) FROM users"), 1);
     /* of the log-in a row may stay, but nobody got its token */

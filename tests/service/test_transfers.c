@@ -228,13 +228,14 @@ static void a_repeated_patch_answers_the_same(void **state)
 static void a_stranger_sees_and_changes_nothing(void **state)
 {
     (void)state;
-    int64_t bob = new_user(), ids[2], job = new_job(user, app, two_in);
+    int64_t stranger = new_user(), ids[2], job = new_job(user, app, two_in);
     items_of(job, ids);
-    assert_int_equal(ask(bob, "GET", path("/transfers/%" I, ids[0]), NO_BODY), 404);
-    assert_int_equal(ask(bob, "PUT", path("/transfers/%" I, ids[0]), "{'state': 'done'}"), 404);
-    assert_int_equal(ask(bob, "PATCH", "/transfers/", "[{'id': %" I ", 'state': 'done'}]", ids[0]),
-                     400);
-    assert_int_equal(ask(bob, "GET", path("/transfers/?job_id=%" I, job), NO_BODY), 200);
+    assert_int_equal(ask(stranger, "GET", path("/transfers/%" I, ids[0]), NO_BODY), 404);
+    assert_int_equal(ask(stranger, "PUT", path("/transfers/%" I, ids[0]), "{'state': 'done'}"),
+                     404);
+    assert_int_equal(
+        ask(stranger, "PATCH", "/transfers/", "[{'id': %" I ", 'state': 'done'}]", ids[0]), 400);
+    assert_int_equal(ask(stranger, "GET", path("/transfers/?job_id=%" I, job), NO_BODY), 200);
     assert_int_equal(num("count"), 0);
     assert_int_equal(ask(user, "GET", path("/transfers/%" I, ids[0]), NO_BODY), 200);
     assert_string_equal(txt("state"), "pending");

@@ -36,8 +36,9 @@ static void a_request_reaches_a_handler_with_all_that_belongs_to_it(void **state
     rig_ask(bus, &head, "jobs", "head", "", 0, 30000); /* waits for the first READY */
     assert_true(rig_turn(bus, &head.done, SOON));
     assert_int_equal(head.status, 200);
-    assert_string_equal(head.body, "user=42 username=ada scopes=5 site=9 key=a key trace=trace-1 "
-                                   "peer=192.0.2.7 try=0 left=30");
+    assert_string_equal(head.body,
+                        "user=42 username=tenant scopes=5 site=9 key=a key trace=trace-1 "
+                        "peer=192.0.2.7 try=0 left=30");
     rig_ask(bus, &echo, "jobs", "echo", "\x81\xa1q\xc0", 4, 30000);
     assert_true(rig_turn(bus, &echo.done, SOON));
     assert_int_equal(echo.len, 4);

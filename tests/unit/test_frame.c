@@ -22,7 +22,7 @@ static const struct ab_frame_request full = {
     .uuid = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 255},
     .trace = "t",
     .peer = "192.0.2.1",
-    .username = "ada",
+    .username = "tenant",
     .token_site = 12,
     .try = 2,
     .host = "abies.example.org:8443",
@@ -46,7 +46,7 @@ static void a_request_comes_out_as_it_went_in(void **state)
     assert_memory_equal(out.uuid, full.uuid, 16);
     assert_string_equal(out.trace, "t");
     assert_string_equal(out.peer, "192.0.2.1");
-    assert_string_equal(out.username, "ada");
+    assert_string_equal(out.username, "tenant");
     assert_int_equal(out.token_site, 12);
     assert_int_equal(out.try, 2);
     assert_string_equal(out.host, "abies.example.org:8443");

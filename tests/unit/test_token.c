@@ -14,7 +14,7 @@
 static struct ab_public_key keys[2];
 static uint8_t secrets[2][64];
 static const struct ab_token sample = {.user = 7,
-                                       .username = "ada \"\\ \xc3\xa9\xe6\xbc\xa2",
+                                       .username = "tenant \"\\ \xc3\xa9\xe6\xbc\xa2",
                                        .scopes = 1 | 8,
                                        .jti = "0198c0de-0000-7000-8000-000000000001",
                                        .iat = NOW - 10,
@@ -55,7 +55,7 @@ static const char *forge(const char *header, const char *body, int key)
 
 #define HEADER "{\"alg\":\"EdDSA\",\"typ\":\"JWT\",\"kid\":\"key-0\"}"
 #define BODY                                                                                       \
-    "{\"iss\":\"abies\",\"sub\":7,\"username\":\"ada\",\"scope\":\"user\",\"jti\":\"x\","          \
+    "{\"iss\":\"abies\",\"sub\":7,\"username\":\"tenant\",\"scope\":\"user\",\"jti\":\"x\","       \
     "\"iat\":1800000000,\"exp\":1800000100}"
 
 static void a_token_comes_back_as_it_was(void **state)
