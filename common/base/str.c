@@ -29,6 +29,11 @@ bool ab_utf8_ok(const void *bytes, size_t len)
 {
     const unsigned char *p = bytes, *end = p + len;
     while (p < end) {
+        uint64_t eight; /* nearly all that comes is ASCII */
+        if (end - p >= 8 && !(memcpy(&eight, p, 8), eight & UINT64_C(0x8080808080808080))) {
+            p += 8;
+            continue;
+        }
         size_t n = character(p, (size_t)(end - p));
         if (n == 0)
             return false;

@@ -20,6 +20,23 @@ void ab_walk_start(struct ab_walk *self, const void *bytes, size_t len)
     *self = (struct ab_walk){.at = bytes, .end = (const uint8_t *)bytes + len, .depth = -1};
 }
 
+/* Where the first byte is that cannot be written as it is, or `stop`; eight at a time (the bit tricks
+ * are the known ones for "has a byte less than n" and "has a zero byte"). */
+static const uint8_t *plain_run(const uint8_t *p, const uint8_t *stop)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    for (uint64_t x; stop - p >= 8; p += 8) {
+        memcpy(&x, p, 8);
+        uint64_t quote = x ^ ones * '"', slash = x ^ ones * '\\';
+        if (((x - ones * 0x20) & ~x & tops) | ((quote - ones) & ~quote & tops)
+            | ((slash - ones) & ~slash & tops))
+            break;
+    }
+    while (p < stop && *p >= 0x20 && *p != '"' && *p != '\\')
+        p++;
+    return p;
+}
+
 /* As much of the string as fits; its closing quote with the last byte. True when it is done. */
 static bool put_text(struct ab_walk *self, char **out, char *out_end)
 {
@@ -37,9 +54,8 @@ static bool put_text(struct ab_walk *self, char **out, char *out_end)
         p += n;
     } else {
         while (p < end && out_end - o >= 8) {
-            const uint8_t *stop = end - p > out_end - o - 7 ? p + (out_end - o - 7) : end, *run = p;
-            while (run < stop && *run >= 0x20 && *run != '"' && *run != '\\')
-                run++;
+            const uint8_t *stop = end - p > out_end - o - 7 ? p + (out_end - o - 7) : end;
+            const uint8_t *run = plain_run(p, stop);
             memcpy(o, p, (size_t)(run - p));
             o += run - p;
             p = run;

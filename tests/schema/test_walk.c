@@ -97,6 +97,32 @@ static void the_text_is_json_that_reads_back(void **state)
     free(text);
 }
 
+/* Texts are looked at eight bytes at a time: each byte at each place, with each kind beside it. */
+static void each_byte_is_written_right_at_each_place(void **state)
+{
+    (void)state;
+    static const char beside[] = {'a', ' ', '!', '#', '[', ']', '"', '\\', '\x1f', '\x7f'};
+    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
+    for (int byte = 1; byte < 0x80; byte++) /* we read no NUL */
+        for (size_t place = 0; place < 19; place++) {
+            char in[19];
+            AB_AUTO(ab_buf_free) struct ab_buf frame = {0};
+            struct ab_error err = {0};
+            memset(in, beside[(place + (size_t)byte) % sizeof(beside)], sizeof(in));
+            in[place] = (char)byte;
+            ab_pack_strn(&frame, in, sizeof(in));
+            char *text = json_of(frame.data, frame.len);
+            assert_non_null(text);
+            for (const char *c = text; *c; c++)
+                assert_true(*c >= 0x20);
+            const struct ab_value *v = ab_value_parse(arena, text, strlen(text), &err);
+            free(text);
+            assert_non_null(v);
+            assert_int_equal(v->len, sizeof(in));
+            assert_memory_equal(v->s, in, sizeof(in));
+        }
+}
+
 static void small_values_print_as_expected(void **state)
 {
     (void)state;
@@ -152,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_of_piece_gives_the_same_text),
         cmocka_unit_test(the_text_is_json_that_reads_back),
+        cmocka_unit_test(each_byte_is_written_right_at_each_place),
         cmocka_unit_test(small_values_print_as_expected),
         cmocka_unit_test(broken_frames_are_refused),
     };

@@ -35,7 +35,12 @@ static void utf8_is_checked_strictly(void **state)
         "\xFF",
     };
     for (size_t i = 0; i < AB_COUNT(bad); i++)
-        assert_false(ab_utf8_ok(bad[i], strlen(bad[i])));
+        for (size_t before = 0; before < 20; before++) { /* ASCII is skipped eight at a time */
+            char text[64];
+            memset(text, 'a', before);
+            memcpy(text + before, bad[i], strlen(bad[i]));
+            assert_false(ab_utf8_ok(text, before + strlen(bad[i])));
+        }
 }
 
 static void whole_numbers_only(void **state)
