@@ -23,6 +23,9 @@ struct client {
     /* lease */
     int64_t session;
     const char *how;
+    /* house */
+    ab_db_t *served;
+    bool ended;
 };
 
 struct mode {
@@ -32,7 +35,7 @@ struct mode {
     void (*after)(struct client *c); /* outside of the measured time */
 };
 
-extern const struct mode create_modes[], step_modes[], lease_modes[];
+extern const struct mode create_modes[], step_modes[], lease_modes[], house_modes[];
 
 /* ---- values */
 struct ab_db_value int_value(int64_t v);
@@ -55,9 +58,9 @@ _Noreturn void die(const struct ab_error *err);
         .sql = &(block), .params = (bound), .n = sizeof(bound) / sizeof((bound)[0])                \
     }
 
-extern int pool_size;         /* --pool */
-extern bool shared_pool;      /* --shared */
-extern bool give_back;        /* --give-back */
-extern const char *lease_how; /* --how */
+extern int pool_size;    /* --pool */
+extern bool shared_pool; /* --shared */
+extern bool give_back;   /* --give-back */
+extern const char *how;  /* --how */
 
 #endif

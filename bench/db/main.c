@@ -28,13 +28,14 @@ enum {
 
 int pool_size = 10000;
 bool shared_pool, give_back;
-const char *lease_how = "small_first";
+const char *how = "";
 
-static const struct mode *const all_modes[] = {create_modes, step_modes, lease_modes};
+static const struct mode *const all_modes[] = {create_modes, step_modes, lease_modes, house_modes};
 static const struct mode *mode;
 static int64_t clients = 1, n = 1000, seconds = 3, most_ops = INT64_MAX, warm;
 static const char *settings =
-    "SET plan_cache_mode = force_generic_plan; SET random_page_cost = 1.1";
+    "SET plan_cache_mode = force_generic_plan; SET random_page_cost = 1.1; SET jit = off;"
+    "SET enable_seqscan = off; SET enable_bitmapscan = off"; /* as abies_sessions has them */
 static pthread_barrier_t start;
 
 struct result {
@@ -124,7 +125,7 @@ static void open_client(struct client *c, int no)
     c->n = (int)n;
     c->clients = (int)clients;
     c->seed = (unsigned)no + 1;
-    c->how = lease_how;
+    c->how = how;
     c->arena = ab_arena_new();
     c->db = ab_db_open(getenv("ABIES_DATABASE_URL"), "dbbench", &err);
     if (!c->db || ab_db_exec(c->db, settings, &err) < 0 || ab_db_prepare(c->db, lists, &err) < 0)
@@ -220,11 +221,12 @@ static void read_options(int argc, char **argv)
         AB_OPT_INT('n', "n", &n, "N", "jobs of one operation"),
         AB_OPT_INT(0, "ops", &most_ops, "N", "stop after so many operations of a client"),
         AB_OPT_INT(0, "warm", &warm, "N", "operations before the clock runs"),
-        AB_OPT_INT(0, "pool", &pool, "N", "step: how many jobs take part"),
+        AB_OPT_INT(0, "pool", &pool, "N", "step, sweep: how many jobs take part"),
         AB_OPT_FLAG(0, "shared", &shared_pool,
                     "step: random sets of one pool, so that clients meet"),
         AB_OPT_FLAG(0, "give-back", &give_back, "lease: what was taken goes back, unmeasured"),
-        AB_OPT_TEXT(0, "how", &lease_how, "ORDER", "lease: small_first, long_first or to_process"),
+        AB_OPT_TEXT(0, "how", &how, "WHAT",
+                    "lease: small_first, long_first or to_process; list: state, offset or tags"),
         {0},
     };
     int rc = ab_opt_parse("dbbench", "MODE [OPTIONS]", "Rates of the hot statements", options,
@@ -259,6 +261,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < clients; i++) {
         struct client *c = &results[i].client;
         ab_db_close(&c->db);
+        ab_db_close(&c->served);
         ab_arena_destroy(&c->arena);
         ab_buf_free(&c->rows);
         free(c->pool);

@@ -359,7 +359,7 @@ WITH held AS MATERIALIZED (
            CASE WHEN j.cancel THEN 'FAILED'::job_state ELSE 'RUN_TIMEOUT' END AS target,
            j.num_nodes * 1000000::bigint / j.node_packing_count AS nodes
     FROM   held h JOIN jobs j ON j.id = h.id
-    WHERE  j.session_id = ANY (:sessions)
+    WHERE  j.session_id = ANY (:sessions::bigint[])
     ORDER  BY j.id
     FOR NO KEY UPDATE OF j
 ), judged AS MATERIALIZED (
@@ -404,9 +404,9 @@ WITH held AS MATERIALIZED (
     WHERE  moves AND s.state IS NOT NULL
     GROUP  BY owner_id, site_id, app_id, s.state
 ), gone AS (
-    DELETE FROM sessions WHERE id = ANY (:sessions) AND NOT (SELECT more FROM rest) RETURNING id
+    DELETE FROM sessions WHERE id = ANY (:sessions::bigint[]) AND NOT (SELECT more FROM rest) RETURNING id
 ), going AS (
-    UPDATE sessions SET ended = coalesce(ended, now()) WHERE id = ANY (:sessions) AND (SELECT more FROM rest)
+    UPDATE sessions SET ended = coalesce(ended, now()) WHERE id = ANY (:sessions::bigint[]) AND (SELECT more FROM rest)
 )
 SELECT (SELECT count(*) FROM gone) AS sessions, (SELECT more FROM rest) AS more, count(*) AS freed,
        count(*) FILTER (WHERE moves) AS timed_out,

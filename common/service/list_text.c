@@ -243,7 +243,7 @@ static void choose(struct list *self, bool in_order)
     self->id = spec->id;
     self->where = spec->where;
     for (const struct ab_list_part *p = spec->parts; p && p->alias; p++) {
-        if (!is_enough(self, p, in_order))
+        if (!p->from || !is_enough(self, p, in_order))
             continue;
         self->part = p;
         self->from = p->from;

@@ -51,10 +51,12 @@ SELECT pg_try_advisory_xact_lock(:class::int, hashtext(:lock_name)) AS held;
 -- A list has one shape for each set of filters: planned for its values, and free to read a whole table. But not to
 -- merge two tables by id: for a tenant whose first job is a late one that reads everybody's jobs before it.
 SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true),
-       set_config('cursor_tuple_fraction', '1', true), set_config('enable_mergejoin', 'off', true);
+       set_config('cursor_tuple_fraction', '1', true), set_config('enable_mergejoin', 'off', true),
+       set_config('enable_bitmapscan', 'on', true);
 
 -- name: list_planner_back
 -- As the role has it.
 SELECT set_config(name, reset_val, true)
 FROM   pg_settings
-WHERE  name IN ('plan_cache_mode', 'enable_seqscan', 'cursor_tuple_fraction', 'enable_mergejoin');
+WHERE  name IN ('plan_cache_mode', 'enable_seqscan', 'cursor_tuple_fraction', 'enable_mergejoin',
+                'enable_bitmapscan');

@@ -202,10 +202,10 @@ int ab_piece_more(const struct ab_piece *self, struct ab_call *call);
 /* One table of several that have a row each for every row of the list, by the same id: when filters
  * and order look at it alone, it is searched alone. */
 struct ab_list_part {
-    const char *alias; /* "s." as the columns are written; NULL ends the parts */
-    const char *from, *owner, *id;
-    const char *where; /* one more condition, or NULL */
-    bool by_id;        /* an index has an owner's rows in the order of their ids */
+    const char *alias;             /* "s." as the columns are written; NULL ends the parts */
+    const char *from, *owner, *id; /* from NULL: it is never searched alone */
+    const char *where;             /* one more condition, or NULL */
+    bool by_id;                    /* an index has an owner's rows in the order of their ids */
     /* Or several do, each those of one condition: of these, which are NULL-terminated, each row that
      * is wanted meets exactly one. Each is searched up to the page's end; `alike` is the column in
      * front of the id in their index, the same in all rows of a branch. NULL none. */

@@ -80,10 +80,11 @@ static int tail(struct ab_call *call, const char *since, int64_t limit, const st
     if (!r)
         return -1;
     if (ab_col_bool(r, 0, ab_col(r, "lost")))
-        return ab_fail(err, AB_EGONE,
-                       "events behind the cursor %s are kept no longer; begin again without one, or "
-                       "from 0-0, the oldest event there is",
-                       since);
+        return ab_fail(
+            err, AB_EGONE,
+            "events behind the cursor %s are kept no longer; begin again without one, or "
+            "from 0-0, the oldest event there is",
+            since);
     *out = (struct page){.r = r, .at = from};
     out->head.xid = ab_col_int(r, 0, ab_col(r, "head"));
     out->held = ab_col_bool(r, 0, ab_col(r, "held"));

@@ -94,13 +94,26 @@ static const char *both_tables(struct ab_call *call)
 static struct ab_list_spec spec_within(struct ab_call *call, const struct bounds *bounds)
 {
     const char *specs = about_specs(call, bounds), *jobs = about_jobs(call, bounds);
-    struct ab_list_part *parts = ab_alloc(call->arena, 3, sizeof(*parts)), *p = parts;
+    struct ab_list_part *parts = ab_alloc(call->arena, 3, sizeof(*parts)); /* and an end */
+    bool needs_jobs = bounds->free || call->token_site;
 
-    if (!bounds->free && !call->token_site)
-        *p++ = (struct ab_list_part){"s.",  "job_specs s", "s.owner_id", "s.id",
-                                     specs, true,          NULL,         NULL};
-    *p = (struct ab_list_part){"j.", "jobs j", "j.owner_id",   "j.id",
-                               jobs, false,    by_state(call), "j.state"};
+    parts[0] = (struct ab_list_part){
+        .alias = "s.",
+        .from = needs_jobs ? NULL : "job_specs s",
+        .owner = "s.owner_id",
+        .id = "s.id",
+        .where = specs,
+        .by_id = true,
+    };
+    parts[1] = (struct ab_list_part){
+        .alias = "j.",
+        .from = "jobs j",
+        .owner = "j.owner_id",
+        .id = "j.id",
+        .where = jobs,
+        .branches = by_state(call),
+        .alike = "j.state",
+    };
     return (struct ab_list_spec){
         .out = &ab_schema_job,
         .query = call->req->route->query,

@@ -163,8 +163,8 @@ static int take_tagged(struct ab_call *call, const struct order *order, struct t
     ab_bind_int(call, "max_jobs", req->max_num_jobs - out->n[0]);
     if (has_budget(req))
         ab_bind_real(call, "budget", req->max_aggregate_nodes - footprint(r, out->n[0]));
-    out->r[1] = ab_run(call, order->find, err);
-    if (!out->r[1])
+    if (ab_ahead(call, &SQL_lease_bitmaps, err) < 0
+        || !(out->r[1] = ab_run(call, order->find, err)))
         return -1;
     out->n[1] = rows_of(out->r[1]);
     return 0;

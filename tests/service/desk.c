@@ -242,9 +242,10 @@ static int ask_text(const struct who *who, const char *method, const char *where
         .token_site = who->token_site,
     };
     n_pieces = 1;
-    int status = who->in_pieces ? call_in_pieces(desk, &caller, route->verb, &packed, &reply)
-                                : ab_service_call_as(desk->service, desk->db, desk->conf, &caller,
-                                                     route->verb, packed.data, packed.len, &reply);
+    int status = who->in_pieces && route->mutates
+                     ? call_in_pieces(desk, &caller, route->verb, &packed, &reply)
+                     : ab_service_call_as(desk->service, desk->db, desk->conf, &caller, route->verb,
+                                          packed.data, packed.len, &reply);
     keep_answer(reply.data, reply.len);
     return status;
 }

@@ -112,7 +112,29 @@ static const char *look(const struct ab_value *node, const char **how)
     return NULL;
 }
 
-const char *plans_reads_all(const char *plan, const char **how)
+static const char *queue_index(const struct ab_value *node, bool sorted)
+{
+    const char *type = text_of(node, "Node Type"), *index = text_of(node, "Index Name");
+    const struct ab_value *below = ab_value_get(node, "Plans");
+
+    /* what was taken is sorted again, and that is behind the limit */
+    if (strcmp(type, "Limit") == 0)
+        sorted = false;
+    if (strstr(type, "Sort") || strcmp(type, "Bitmap Heap Scan") == 0)
+        sorted = true;
+    if (!sorted && strncmp(type, "Index", 5) == 0
+        && (strcmp(index, "jobs_small_first") == 0 || strcmp(index, "jobs_long_first") == 0
+            || strcmp(index, "jobs_to_process") == 0))
+        return index;
+    for (size_t i = 0; below && i < below->n; i++) {
+        const char *found = queue_index(&below->items[i], sorted);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+static const struct ab_value *root_of(const char *plan)
 {
     static ab_arena_t *arena;
     struct ab_error err = {0};
@@ -128,5 +150,15 @@ const char *plans_reads_all(const char *plan, const char **how)
         fprintf(stderr, "no plan: %s: %s\n", err.text, plan);
         exit(1);
     }
-    return look(root, how);
+    return root;
+}
+
+const char *plans_reads_all(const char *plan, const char **how)
+{
+    return look(root_of(plan), how);
+}
+
+const char *plans_queue(const char *plan)
+{
+    return queue_index(root_of(plan), true);
 }

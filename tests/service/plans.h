@@ -14,4 +14,8 @@ void plans_fill(ab_db_t *owner);
  * NULL: the plan is good. `plan` is EXPLAIN (FORMAT JSON). */
 const char *plans_reads_all(const char *plan, const char **how);
 
+/* Is the head of a queue taken off an index in its order, so that no more is read than is wanted? The
+ * index, or NULL: all of the queue is read and sorted. */
+const char *plans_queue(const char *plan);
+
 #endif

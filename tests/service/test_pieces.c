@@ -64,6 +64,32 @@ static void deleting_by_filter_goes_on_until_all_are_gone(void **state)
     check_books();
 }
 
+static void filters_on_either_table_and_on_both_mean_the_same_jobs(void **state)
+{
+    (void)state;
+    static const char *const filters[] = {"tags=many:yes&state=STAGED_IN",
+                                          "state=STAGED_IN",
+                                          "state=STAGED_IN&state=FAILED&state=STAGED_IN",
+                                          "tags=many:yes",
+                                          "tags=many:yes&state__ne=FAILED&workdir__contains=w",
+                                          "pending_file_cleanup=true&state__ne=FAILED"};
+    struct who me = in_pieces(NULL);
+    struct who place = {.user = user, .token_site = site, .in_pieces = true};
+    for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]); i++) {
+        const struct who *who = i % 2 ? &me : &place;
+        many(1200, "STAGED_IN");
+        many(3, "JOB_FINISHED");
+        if (ask_as(who, "GET", path("/jobs/?%s&limit=1", filters[i]), NO_BODY) != 200)
+            fail_msg("%s: %s", filters[i], answer());
+        assert_true(num("count") >= 1200);
+        assert_int_equal(ask_as(who, "DELETE", path("/jobs/?%s", filters[i]), NO_BODY), 204);
+        assert_int_equal(left("state = 'STAGED_IN'"), 0);
+        assert_int_equal(ask_as(who, "DELETE", "/jobs/", NO_BODY), 204);
+        assert_int_equal(left("true"), 0);
+    }
+    check_books();
+}
+
 static void who_cannot_go_on_gets_all_at_once(void **state)
 {
     (void)state;
@@ -229,6 +255,7 @@ int main(void)
 #define test(f) cmocka_unit_test_setup(f, set_up)
     const struct CMUnitTest tests[] = {
         test(deleting_by_filter_goes_on_until_all_are_gone),
+        test(filters_on_either_table_and_on_both_mean_the_same_jobs),
         test(who_cannot_go_on_gets_all_at_once),
         test(a_piece_is_committed_whatever_becomes_of_the_next),
         test(a_repeat_goes_through_what_is_done_and_on_from_there),

@@ -69,7 +69,7 @@ CREATE TABLE event_floors (
 -- left for the next time, so nothing here waits. more: the next piece can be done at once. Jobs are looked up one
 -- by one behind a fence (OFFSET 0): joined, they would all be read for each piece.
 CREATE FUNCTION event_forget(age interval, batch int, OUT gone bigint, OUT more boolean) LANGUAGE plpgsql
-SECURITY DEFINER SET search_path = public, pg_temp AS $$
+SECURITY DEFINER SET search_path = public, pg_temp SET enable_bitmapscan = on AS $$
 DECLARE
     due    bigint;                               -- all below it is old
     bottom bigint;

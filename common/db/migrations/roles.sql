@@ -18,10 +18,12 @@ BEGIN
         EXECUTE format('ALTER ROLE %I SET random_page_cost = 1.1', r);
         EXECUTE format('ALTER ROLE %I SET jit = off', r);
     END LOOP;
-    -- Hot statements are keyed by id, site or session: no plan made while a table was empty may scan it later.
-    -- List queries of abies_jobs: SET LOCAL enable_seqscan = on, plan_cache_mode = auto.
+    -- Hot statements are keyed by id, site or session: no plan made while a table was empty may scan it later. Nor may a
+    -- bitmap of a whole queue stand where its head is to be taken, in the order of its index.
+    -- List queries: SET LOCAL enable_seqscan, enable_bitmapscan = on, plan_cache_mode = auto.
     FOREACH r IN ARRAY ARRAY['abies_jobs', 'abies_sessions', 'abies_transfers'] LOOP
         EXECUTE format('ALTER ROLE %I SET enable_seqscan = off', r);
+        EXECUTE format('ALTER ROLE %I SET enable_bitmapscan = off', r);
     END LOOP;
 END $$;
 
