@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLUSH_MS 5      /* an owner is asked for this often at most, and */
-#define FLUSH_PER_MS 50 /* a millisecond less often for each so many subscribers */
+#define FLUSH_MS 5 /* an owner is asked for this often at most, and less often by the time that */
+#define FAN_SHARE 3 / 2 /* telling its subscribers takes, times this: others want the loop, too */
 #define HELD_MS 5       /* events wait for an open transaction: look again, */
 #define HELD_CAP_MS 100 /* less and less often up to this */
 #define POLL_MS 1000
@@ -28,11 +28,11 @@ struct owner {
     struct owner *next; /* in its bucket */
     struct owner *next_waiting;
     struct live *first; /* subscribers */
-    size_t n;
     struct place
         at; /* everything up to here has gone out to the live ones; not known: no one has joined */
     int64_t due_ms;   /* waiting to be fetched then; 0: not */
     int64_t asked_ms; /* the last fetch */
+    int64_t fan_us;   /* what it took to tell the subscribers, the last time */
     int64_t hint_us;  /* the first hint that no fetch has answered; 0: none */
     int64_t held_ms;  /* the last wait for an open transaction; 0: none is in the way */
     bool again;       /* asked for during a fetch */
@@ -174,11 +174,16 @@ static void fetch_at(struct owner *o, int64_t due_ms)
         arm(due_ms);
 }
 
+static int64_t pause_ms(const struct owner *o)
+{
+    return FLUSH_MS + o->fan_us * FAN_SHARE / 1000;
+}
+
 /* Soon: at once after a silence, together with what else happens if much happens. */
 static void fetch_soon(struct owner *o)
 {
     int64_t now_ms = ab_now_ms();
-    int64_t due_ms = o->asked_ms + FLUSH_MS + (int64_t)(o->n / FLUSH_PER_MS);
+    int64_t due_ms = o->asked_ms + pause_ms(o);
 
     fetch_at(o, due_ms > now_ms ? due_ms : now_ms);
 }
@@ -314,6 +319,7 @@ static struct frame *frame_of_group(struct group *groups, struct tail *t, const 
 /* One frame for all that want the same; who is ahead of the owner gets its own. */
 static void fan_out(struct owner *o, struct tail *t)
 {
+    int64_t from_us = ab_now_us();
     struct group groups[GROUPS] = {0};
 
     for (struct live *s = o->first, *next; s; s = next) {
@@ -330,6 +336,7 @@ static void fan_out(struct owner *o, struct tail *t)
     }
     for (size_t i = 0; i < GROUPS; i++)
         frame_drop(groups[i].frame);
+    o->fan_us = ab_now_us() - from_us;
 }
 
 /* Something may be there now, or be held back by a transaction that is still open, perhaps not even
@@ -349,7 +356,7 @@ static void fetch_again(struct owner *o, bool more, bool held)
         return;
     o->held_ms = !o->held_ms ? HELD_MS : 2 * o->held_ms;
     o->held_ms = o->held_ms < HELD_CAP_MS ? o->held_ms : HELD_CAP_MS;
-    fetch_at(o, ab_now_ms() + o->held_ms + (int64_t)(o->n / FLUSH_PER_MS));
+    fetch_at(o, ab_now_ms() + o->held_ms + pause_ms(o) - FLUSH_MS);
 }
 
 static void on_owner(void *arg, int status, const void *body, size_t len)
@@ -514,7 +521,6 @@ void live_destroy(struct live **self)
         *s->prev = s->next;
         if (s->next)
             s->next->prev = s->prev;
-        s->owner->n--;
         if (!s->owner->first)
             owner_drop(s->owner);
     }
@@ -540,7 +546,6 @@ void live_begin(struct conn *c, struct live *s, int64_t owner, int64_t site)
     if (o->first)
         o->first->prev = &s->next;
     o->first = s;
-    o->n++;
 
     if (s->at.known) { /* the past first */
         give_cursor(s);
