@@ -21,6 +21,8 @@ struct ab_check {
 };
 
 #define AB_ISSUES_SHOWN 100
+#define AB_ITEMS_NAMED                                                                             \
+    5000 /* bad items of a list that are named at least once; as many as a call takes */
 #define AB_MISSING "value_error.missing", "field required"
 #define AB_NOT_NULL "type_error.none.not_allowed", "none is not an allowed value"
 

@@ -14,7 +14,10 @@ void ab_issues_free(struct ab_issues *self)
 void ab_issue(struct ab_issues *self, const char *loc, const char *type, const char *msg,
               const char *ctx)
 {
-    if (self->n++ >= AB_ISSUES_SHOWN)
+    bool shown = self->n < AB_ISSUES_SHOWN || self->of_new_item;
+    self->n++;
+    self->of_new_item = false;
+    if (!shown)
         return;
     if (self->list.len > 0)
         ab_buf_char(&self->list, ',');

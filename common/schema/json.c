@@ -237,9 +237,11 @@ static void check_list_body(struct ab_check *check, const struct ab_place *place
             ab_check_issue(check, place, "value_error.list.max_items", msg, ctx);
             return;
         }
-        if (check->issues->n > AB_ISSUES_SHOWN)
+        if (check->issues->n > AB_ISSUES_SHOWN && at.index >= AB_ITEMS_NAMED)
             return;
+        check->issues->of_new_item = at.index < AB_ITEMS_NAMED;
         ab_check_object(check, &at, route->body, route->role, &item);
+        check->issues->of_new_item = false;
     }
     for (int i = 0; i < 4 && !check->emit.out->failed; i++)
         check->emit.out->data[mark + 1 + (size_t)i] = (char)(at.index >> (24 - 8 * i));

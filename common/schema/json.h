@@ -9,7 +9,8 @@
  */
 struct ab_issues {
     struct ab_buf list; /* JSON objects, comma separated, in field-definition order */
-    size_t n;           /* past 100 they are counted but not added */
+    size_t n;           /* past 100 they are counted but not added, save for the first of an item */
+    bool of_new_item;   /* so the next one is added: each bad item of a list is named */
 };
 void ab_issues_free(struct ab_issues *self);
 /* loc is JSON text such as ["query","limit"]; ctx JSON text or NULL. */

@@ -385,23 +385,47 @@ static void texts_and_lists_have_limits(void **state)
     ab_buf_free(&body);
 }
 
-static void after_a_hundred_issues_the_rest_is_only_counted(void **state)
+static void past_a_hundred_issues_each_bad_item_is_still_named_once(void **state)
 {
     (void)state;
     struct ab_buf body = {0};
     ab_buf_char(&body, '[');
-    for (int i = 0; i < 5000; i++)
-        ab_buf_printf(&body, "%s{\"id\":\"x\"}", i > 0 ? "," : "");
+    for (int i = 0; i < 6000; i++)
+        ab_buf_printf(&body, "%s{\"id\":\"x\",\"num_nodes\":\"y\"}", i > 0 ? "," : "");
     ab_buf_char(&body, ']');
     struct ab_http_parts parts = {.body = body.data, .body_len = body.len, .has_body = true, .content_json = true};
     AB_AUTO(ab_buf_free) struct ab_buf packed = {0};
     AB_AUTO(ab_issues_free) struct ab_issues issues = {0};
     assert_int_equal(ab_json_request(ab_route_of_verb("job.patch"), &parts, &packed, &issues), -1);
-    assert_true(issues.n > 100);
+    int shown = 0;
+    for (const char *p = issues.list.data; (p = strstr(p, "\"loc\"")); p++)
+        shown++;
+    assert_int_equal(shown, 50 * 2 + 4950); /* both of the first fifty, one of each other; a call takes 5000 */
+    assert_true(issues.n > (size_t)shown);
+    assert_non_null(strstr(issues.list.data, "[\"body\",49,\"id\"]"));
+    assert_non_null(strstr(issues.list.data, "[\"body\",4999,"));
+    assert_null(strstr(issues.list.data, "[\"body\",5000,"));
+    ab_buf_free(&body);
+}
+
+static void of_one_item_a_hundred_issues_are_shown(void **state)
+{
+    (void)state;
+    struct ab_buf body = {0};
+    ab_buf_str(&body, "{\"tags\":{");
+    for (int i = 0; i < 500; i++)
+        ab_buf_printf(&body, "%s\"%d\":[]", i > 0 ? "," : "", i);
+    ab_buf_str(&body, "}}");
+    struct ab_http_parts parts = {
+        .path_id = "1", .path_id_len = 1, .body = body.data, .body_len = body.len, .has_body = true, .content_json = true};
+    AB_AUTO(ab_buf_free) struct ab_buf packed = {0};
+    AB_AUTO(ab_issues_free) struct ab_issues issues = {0};
+    assert_int_equal(ab_json_request(ab_route_of_verb("job.update"), &parts, &packed, &issues), -1);
     int shown = 0;
     for (const char *p = issues.list.data; (p = strstr(p, "\"loc\"")); p++)
         shown++;
     assert_int_equal(shown, 100);
+    assert_int_equal(issues.n, 500);
     ab_buf_free(&body);
 }
 
@@ -421,7 +445,8 @@ int main(void)
         cmocka_unit_test(a_parameter_of_an_app_is_required_or_has_a_default),
         cmocka_unit_test(the_name_of_an_app_is_an_identifier),
         cmocka_unit_test(texts_and_lists_have_limits),
-        cmocka_unit_test(after_a_hundred_issues_the_rest_is_only_counted),
+        cmocka_unit_test(past_a_hundred_issues_each_bad_item_is_still_named_once),
+        cmocka_unit_test(of_one_item_a_hundred_issues_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
