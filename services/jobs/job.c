@@ -111,7 +111,8 @@ static int check_batch_jobs(struct ab_call *call, const struct job *items, size_
             k++;
         if (k == (size_t)PQntuples(there) || ab_col_int(there, (int)k, 0) != wanted[i].id)
             bad_add(&bad, wanted[i].index, items[wanted[i].index].id,
-                    "its batch job does not exist or is not yours");
+                    ab_printf(call->arena, "batch job %" PRId64 " does not exist or is not yours",
+                              wanted[i].id));
     }
     assert(bad.items); /* fewer rows than ids */
     return bad_fail(&bad, err, AB_EINVAL, "bad_reference",
@@ -142,7 +143,12 @@ static int change(struct ab_call *call, const struct job *items, const struct pl
 
     if (all && call->token_site && check_all_there(call, places, n, err) < 0)
         return -1;
-    if (check_batch_jobs(call, items, n, err) < 0 || ab_job_step(call, items, n, &step, err) < 0)
+    if (check_batch_jobs(call, items, n, err) < 0) {
+        if (!all && err)
+            err->n_items = 0; /* one wish for all: no item of the request is to blame */
+        return -1;
+    }
+    if (ab_job_step(call, items, n, &step, err) < 0)
         return -1;
     if (all && step.matched < (int64_t)n)
         return check_all_there(call, places, n, err) < 0

@@ -67,6 +67,8 @@ static const struct ab_setting settings[] = {
     {"max_jobs", AB_CONF_INT, "0",
      "how many jobs that have not ended a user may have; 0 any number"},
     {"max_sites", AB_CONF_INT, "0", "how many sites a user may have; 0 any number"},
+    {"require_slots", AB_CONF_BOOL, "false",
+     "a job must fill all transfer slots that its app marks as required"},
     {"site_silent", AB_CONF_DURATION, "5m",
      "a site not heard of for this long is taken for down when a job is explained"},
     {"fold_period", AB_CONF_DURATION, "1s", "how often the job counts are folded together"},

@@ -67,7 +67,9 @@ static int check_apps(struct ab_call *call, struct plan *plan, const struct know
         if (app_of[i] && ab_site_allowed(call, app_of[i]->site_id))
             job->site_id = app_of[i]->site_id;
         else
-            bad_add(&bad, i, 0, "its app does not exist or is not yours");
+            bad_add(&bad, i, 0,
+                    ab_printf(call->arena, "app %" PRId64 " does not exist or is not yours",
+                              job->req->app_id));
     }
     if (bad.n == 0)
         return 0;
@@ -99,7 +101,7 @@ static int check_parents(struct ab_call *call, struct plan *plan, struct ab_erro
     size_t n_known = 0;
     struct known_parent *known = ab_alloc(call->arena, n ? n : 1, sizeof(*known));
     struct bad bad = {call, NULL, 0, 0};
-    int64_t first = 0;
+    const int64_t *first = NULL;
 
     for (size_t i = 0; i < n; i++)
         if (ab_site_allowed(call, ab_col_int(plan->parents, (int)i, site)))
@@ -108,23 +110,27 @@ static int check_parents(struct ab_call *call, struct plan *plan, struct ab_erro
     for (size_t i = 0; i < plan_kinds(plan); i++) {
         struct planned *job = &plan->jobs[i];
         job->parents = distinct(call, &job->req->parent_ids);
-        bool missing = false;
+        const int64_t *missing = NULL;
         for (size_t k = 0; k < job->parents.n; k++) {
             const struct known_parent *p =
                 bsearch(&job->parents.v[k], known, n_known, sizeof(*known), by_first_id);
             job->open_parents += p && !p->finished;
-            if (!p && !first)
-                first = job->parents.v[k];
-            missing |= !p;
+            if (!p && !missing)
+                missing = &job->parents.v[k];
         }
-        if (missing)
-            bad_add(&bad, i, 0, "a parent does not exist or is not yours");
+        if (!missing)
+            continue;
+        if (!first)
+            first = missing;
+        bad_add(&bad, i, 0,
+                ab_printf(call->arena, "parent job %" PRId64 " does not exist or is not yours",
+                          *missing));
     }
     if (bad.n == 0)
         return 0;
     return bad_fail(&bad, err, AB_ENOENT, "bad_reference",
                     "parent job %" PRId64 " does not exist or is not yours; no job was created",
-                    first);
+                    *first);
 }
 
 /* ---- 4. every working directory once */
@@ -161,7 +167,24 @@ static int check_workdirs(struct ab_call *call, const struct plan *plan, struct 
                     plan->jobs[bad.items[0].index].workdir);
 }
 
-/* ---- 5. every slot and location is there; required slots may stay empty */
+/* ---- 5. every slot and location is there; required slots may stay empty, but for require_slots */
+
+static const char *empty_slot(struct ab_call *call, const struct job *req,
+                              const struct known_app *app)
+{
+    for (size_t i = 0; app->slots->type == AB_V_MAP && i < app->slots->n; i++) {
+        const struct job_transfer *wish = req->transfers.v;
+        size_t k = 0;
+        if (!ab_value_bool(ab_value_get(&app->slots->items[i], "required"), false))
+            continue;
+        while (k < req->transfers.n && strcmp(wish[k].key, app->slots->keys[i]) != 0)
+            k++;
+        if (k == req->transfers.n)
+            return ab_printf(call->arena, "transfer slot %s of app %" PRId64 " must be filled",
+                             app->slots->keys[i], app->id);
+    }
+    return NULL;
+}
 
 static const char *plan_item(struct ab_call *call, struct planned *job, const struct known_app *app,
                              size_t nth)
@@ -193,15 +216,16 @@ static int check_slots(struct ab_call *call, struct plan *plan,
                        const struct known_app *const *app_of, struct ab_error *err)
 {
     struct bad bad = {call, NULL, 0, 0};
+    bool strict = ab_conf_bool(call->conf, "require_slots");
 
     for (size_t i = 0; i < (plan->jobs[0].paths ? plan->n : plan_kinds(plan)); i++) {
         struct planned *job = &plan->jobs[i];
-        const char *reason = NULL;
-        if (job->req->transfers.n == 0)
-            continue;
-        job->items = ab_alloc(call->arena, job->req->transfers.n, sizeof(*job->items));
+        const struct known_app *app = app_of[plan->alike ? 0 : i];
+        const char *reason = strict ? empty_slot(call, job->req, app) : NULL;
+        if (job->req->transfers.n > 0)
+            job->items = ab_alloc(call->arena, job->req->transfers.n, sizeof(*job->items));
         for (size_t k = 0; k < job->req->transfers.n && !reason; k++)
-            reason = plan_item(call, job, app_of[plan->alike ? 0 : i], k);
+            reason = plan_item(call, job, app, k);
         if (reason)
             bad_add(&bad, i, 0, reason);
     }

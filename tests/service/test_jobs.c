@@ -123,6 +123,7 @@ static void what_cannot_be_is_refused_in_order_and_named(void **state)
                          app, foreign_job, app),
                      404);
     assert_int_equal(num("items.0.index"), 0);
+    assert_non_null(strstr(txt("items.0.reason"), path("parent job %" I " ", foreign_job)));
     /* 4. workdirs, as normalised */
     assert_int_equal(ask(tenant, "POST", "/jobs/",
                          "[{'app_id': %" I ", 'workdir': 'a/b'}, {'app_id': %" I
@@ -157,6 +158,46 @@ static void what_cannot_be_is_refused_in_order_and_named(void **state)
     assert_int_equal(ask(tenant, "POST", "/jobs/", "[{'app_id': %" I ", 'workdir': '/a'}]", app),
                      422);
     assert_int_equal(jobs_of(tenant), 0);
+}
+
+/* A switch of the centre: the contract's default is that required slots may stay empty. */
+static void required_slots_must_be_filled_where_the_centre_says_so(void **state)
+{
+    (void)state;
+    int64_t tenant = new_user(), site = new_site(tenant);
+    assert_int_equal(ask(tenant, "POST", "/apps/",
+                         "{'site_id': %" I
+                         ", 'name': 'A', 'serialized_class': '', 'source_code': '',"
+                         " 'transfers': {'must': {'required': true, 'direction': 'in',"
+                         " 'local_path': 'x'}, 'may': {'required': false, 'direction': 'out',"
+                         " 'local_path': 'y'}}}",
+                         site),
+                     201);
+    int64_t app = num("id");
+    char body[512];
+    snprintf(body, sizeof(body),
+             "[{'app_id': %" I ", 'workdir': 'a', 'transfers': {'must': {'location_alias':"
+             " 'beamline', 'path': '/p'}}}, {'app_id': %" I ", 'workdir': 'b'},"
+             " {'app_id': %" I ", 'workdir': 'c', 'transfers': {'may': {'location_alias':"
+             " 'beamline', 'path': '/q'}}}]",
+             app, app, app);
+
+    desk_set("jobs", "require_slots", "true");
+    assert_int_equal(ask(tenant, "POST", "/jobs/", "%s", body), 400);
+    assert_int_equal(len("items"), 2);
+    assert_int_equal(num("items.0.index"), 1);
+    assert_int_equal(num("items.1.index"), 2);
+    assert_non_null(strstr(txt("items.1.reason"), "slot must"));
+    assert_int_equal(jobs_of(tenant), 0);
+    assert_int_equal(ask(tenant, "POST", "/jobs/array",
+                         "{'template': {'app_id': %" I "}, 'workdir': '{{n}}',"
+                         " 'parameters': {'n': [1]}}",
+                         app),
+                     400);
+
+    desk_set("jobs", "require_slots", "false");
+    assert_int_equal(ask(tenant, "POST", "/jobs/", "%s", body), 201);
+    assert_int_equal(len(""), 3);
 }
 
 static void more_than_5000_are_refused(void **state)
@@ -412,6 +453,9 @@ static void a_batch_job_must_be_there(void **state)
     assert_int_equal(
         ask(tenant, "PUT", put, "{'batch_job_id': %" I ", 'state': 'FAILED'}", foreign), 400);
     assert_int_equal(ask(tenant, "PUT", put, "{'batch_job_id': 999999}"), 400);
+    assert_non_null(strstr(txt("items.0.reason"), "batch job 999999 "));
+    assert_int_equal(ask(tenant, "PUT", "/jobs/", "{'batch_job_id': 999999}"), 400);
+    assert_int_equal(len("items"), 0);
     assert_string_equal(state_of(job), "STAGED_IN");
     assert_int_equal(ask(tenant, "PUT", put, "{'batch_job_id': %" I "}", mine), 200);
     assert_int_equal(ask(tenant, "GET", put, NO_BODY), 200);
@@ -607,6 +651,7 @@ int main(void)
         cmocka_unit_test(the_reply_is_in_the_order_of_the_request),
         cmocka_unit_test(nothing_makes_nothing),
         cmocka_unit_test(what_cannot_be_is_refused_in_order_and_named),
+        cmocka_unit_test(required_slots_must_be_filled_where_the_centre_says_so),
         cmocka_unit_test(more_than_5000_are_refused),
         cmocka_unit_test(five_thousand_jobs_are_one_call_and_are_listed_in_pages),
         cmocka_unit_test(a_repeated_create_makes_no_more_jobs),
