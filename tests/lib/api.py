@@ -1,8 +1,8 @@
 """api.py - a tenant of a running centre, as tests of the REST contract use it.
 
-    alice = Tenant(centre, "alice")
-    site = alice.site()                       # a row with defaults, made through the API
-    r = alice.get("/sites/", params={"name": "x"})
+    tenant = Tenant(centre, "tenant")
+    site = tenant.site()                       # a row with defaults, made through the API
+    r = tenant.get("/sites/", params={"name": "x"})
     expect(r, 200)
 
 Nothing here retries or repairs: what the server says is what the test sees.

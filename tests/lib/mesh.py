@@ -5,7 +5,7 @@ a limit, a fake clock. No supervisor: what dies stays dead until the test starts
         gateway = mesh.gateway()
         jobs = mesh.service("jobs")
         mesh.everything()                      # one of each service that is not there yet, and all ready
-        user = mesh.user("ada")                # a requests session
+        user = mesh.user("tenant")                # a requests session
         jobs.freeze(); jobs.thaw(); jobs.leave(); jobs.kill()
 
 Names: with mesh.hosts({"gate.test": ["127.0.0.2"]}) and hosts=True a process sees these names in its /etc/hosts, which may

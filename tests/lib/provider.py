@@ -2,7 +2,7 @@
 
     provider = RealProvider(build / "oidc", redirect_uri)      a program of others, run by node
     person = Browser(centre.ca)                                 what a person does with it
-    answer = person.sign_in(url, "ada")                         the last answer: of the centre
+    answer = person.sign_in(url, "tenant")                         the last answer: of the centre
 
     fake = FakeProvider()                                       speaks the protocol, and breaks it as a test says
 """
@@ -167,7 +167,7 @@ class FakeProvider:
         self.reset()
 
     def reset(self):
-        self.who, self.alg, self.kid = "ada", "RS256", "r1"
+        self.who, self.alg, self.kid = "tenant", "RS256", "r1"
         self.break_token = self.sign = None
         self.answer, self.codes, self.calls, self.delay = {}, {}, [], {}
         self.keys = [self.jwk("r1"), self.jwk("e1")]

@@ -105,22 +105,22 @@ def test_without_a_client_file_it_says_how_to_get_one(centre):
 # ------------------------------------------------------------------ accounts
 
 def test_register_login_logout(centre):
-    path = centre.folder / "ada.yml"
+    path = centre.folder / "tenant.yml"
     env = {"ABIES_CLIENT_PATH": str(path)}
     password = "correct horse battery"
-    where = ["--url", centre.root, "--ca-file", centre.ca, "--username", "ada", "--password-file", "-"]
-    assert "registered and logged in as ada" in centre.cli("register", *where, env=env, stdin=password + "\n").stdout
+    where = ["--url", centre.root, "--ca-file", centre.ca, "--username", "tenant", "--password-file", "-"]
+    assert "registered and logged in as tenant" in centre.cli("register", *where, env=env, stdin=password + "\n").stdout
     assert path.stat().st_mode & 0o777 == 0o600 and password not in path.read_text()
-    assert centre.cli_json("whoami", env=env)["username"] == "ada"
-    assert "already logged in as ada" in centre.cli("login", env=env).stdout
+    assert centre.cli_json("whoami", env=env)["username"] == "tenant"
+    assert "already logged in as tenant" in centre.cli("login", env=env).stdout
     centre.cli("logout", env=env)
     assert centre.cli("whoami", env=env, check=False).returncode == 1
-    done = centre.cli("login", "--username", "ada", "--password-file", "-", env=env, stdin="wrong\n", check=False)
+    done = centre.cli("login", "--username", "tenant", "--password-file", "-", env=env, stdin="wrong\n", check=False)
     assert done.returncode == 1
-    centre.cli("login", "--username", "ada", "--password-file", "-", env=env, stdin=password)
-    assert centre.cli_json("whoami", env=env)["username"] == "ada"
+    centre.cli("login", "--username", "tenant", "--password-file", "-", env=env, stdin=password)
+    assert centre.cli_json("whoami", env=env)["username"] == "tenant"
     done = centre.cli("register", *where, env=env, stdin=password, check=False)
-    assert done.returncode == 1 and "ada" in done.stderr
+    assert done.returncode == 1 and "tenant" in done.stderr
 
 
 def test_nobody_is_asked_where_there_is_no_terminal(centre):

@@ -327,7 +327,7 @@ def walk(liar):
 
 
 def test_the_fake_provider_signs_people_in_when_it_tells_the_truth(liar, fake):
-    for fake.alg, fake.kid, fake.who in (("RS256", "r1", "ada"), ("ES256", "e1", "bob")):
+    for fake.alg, fake.kid, fake.who in (("RS256", "r1", "tenant"), ("ES256", "e1", "stranger")):
         attempt, r = walk(liar)
         assert (r.status_code, r.json()) == (200, {"username": fake.who})
         assert liar.poll(attempt).status_code == 200
@@ -421,7 +421,7 @@ def test_what_a_provider_may_answer_is_never_a_500_or_a_hang(liar, fake):
 
 
 def test_a_name_must_come_and_must_be_one(liar, fake):
-    for bad in (None, "", "x" * 101, "a\nb", "\x7f", 7, ["ada"]):
+    for bad in (None, "", "x" * 101, "a\nb", "\x7f", 7, ["tenant"]):
         fake.break_token = changed(preferred_username=bad, sub=f"subject-{uuid.uuid4()}")
         assert walk(liar)[1].status_code == 403, bad
     fake.break_token = changed(preferred_username="x\u00e9\U0001f332" * 33, sub="subject-tree")
@@ -430,10 +430,10 @@ def test_a_name_must_come_and_must_be_one(liar, fake):
 
 def test_user_info_about_somebody_else_is_refused(liar, fake):
     fake.break_token = changed(preferred_username=None)
-    fake.answer["/userinfo"] = (200, {"sub": "subject-of-eve", "preferred_username": "eve"})
+    fake.answer["/userinfo"] = (200, {"sub": "subject-of-intruder", "preferred_username": "intruder"})
     assert "somebody else" in detail(walk(liar)[1], 403)
-    fake.answer["/userinfo"] = (200, {"sub": "subject-of-ada", "preferred_username": "ada"})
-    assert walk(liar)[1].json() == {"username": "ada"}
+    fake.answer["/userinfo"] = (200, {"sub": "subject-of-tenant", "preferred_username": "tenant"})
+    assert walk(liar)[1].json() == {"username": "tenant"}
 
 
 def test_a_subject_keeps_its_user_and_a_name_is_no_proof(liar, fake):
@@ -475,7 +475,7 @@ def test_an_old_state_is_refused_and_forgotten(liar, fake):
 
 def test_a_code_of_another_log_in_is_refused(liar, fake):
     """Somebody slips his own code into a stranger's log-in: nonce and verifier are those of the state."""
-    fake.who = "mallory"
+    fake.who = "impostor"
     stop = liar.root + "/auth/oauth/ALCF/callback"
     mine, theirs = (urllib.parse.parse_qs(urllib.parse.urlsplit(Browser(liar.ca).go(liar.begin()["verification_uri_complete"], until=stop)
                                                                 .headers["location"]).query) for _ in range(2))

@@ -102,7 +102,7 @@ def test_gateways_and_replicas_come_and_go_under_load_without_a_failed_request(m
     url, verify = f"https://{NAME}:{port}", str(certificate["tls_cert"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REQUESTS_CA_BUNDLE", verify)
-        user = mesh.user("ada", url)
+        user = mesh.user("tenant", url)
         user.verify = verify
         clients = Clients(mesh, user, verify)
     with Load(clients.work, clients=6) as load:
