@@ -537,7 +537,9 @@ static void wind_up(struct head *self)
     }
     for (struct task *t = self->tasks; t; t = t->next)
         if (is_busy(t) && !t->lost)
-            report_text(self->status, t, AB_JOB_RUN_TIMEOUT, self->why, NULL, NULL);
+            report_text(self->status, t, AB_JOB_RUN_TIMEOUT,
+                        t->running ? self->why : "its program was not started: the launcher ended",
+                        NULL, NULL);
     size_t unsent = status_end(&self->status, self->report_ms);
     if (unsent)
         ab_log(AB_ERROR, "status.unsent", AB_KV("updates", unsent));
