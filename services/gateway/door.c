@@ -88,7 +88,7 @@ void door_raise_limit(size_t connections)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
-    rlim_t want = (rlim_t)connections + 512;
+    rlim_t want = (rlim_t)connections + connections / 8 + 512;
     limit.rlim_cur = limit.rlim_max < want ? limit.rlim_max : want;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -246,6 +246,15 @@ class Mesh:
                 second.bind(("0.0.0.0", port + 1))
                 return port
 
+    def calm(self, seconds=0.3):
+        """Nothing is asked of them, and at some time within a while none of them uses more than a little: nothing spins."""
+        def quiet():
+            running = [p for p in self.processes if p.alive()]
+            before = [p.cpu() for p in running]
+            time.sleep(seconds)
+            return all(p.cpu() - b < seconds / 2 for p, b in zip(running, before))
+        wait_for(quiet, 10, "a calm moment")
+
     # ------------------------------------------------------------------ clients
 
     @property

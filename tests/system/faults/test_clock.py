@@ -64,9 +64,7 @@ def test_a_jump_of_all_clocks_ends_no_lease_of_the_living_and_keeps_none_of_the_
         assert there(mesh, user, living)
         writers.check()
         assert [p.pid for p in mesh.processes] == pids and all(p.alive() for p in mesh.processes)
-        used = [p.cpu() for p in mesh.processes]
-        time.sleep(0.5)
-        assert all(p.cpu() - before < 0.25 for p, before in zip(mesh.processes, used)), "nothing spins"
+        mesh.calm()
         assert sessions.log_path.read_text().count("event=sweep.clock_jump") == len(jumps)
 
 

@@ -10,7 +10,7 @@ import uuid
 import psycopg2
 import pytest
 
-from centre import Centre, alive, temporary_folder, wait_for
+from centre import Centre, temporary_folder, wait_for
 from mesh import Load, Writers
 
 
@@ -117,7 +117,7 @@ class Posts:
 
 
 def no_room_for_wal(centre):
-    """PostgreSQL needs a new segment and ends; its supervisor cannot help as long as the disk is full."""
+    """PostgreSQL needs a new segment and crashes; neither it nor its supervisor can help as long as the disk is full."""
     url = (centre.home / "secrets" / "url-abies").read_text().strip()
 
     def ended():
@@ -131,8 +131,6 @@ def no_room_for_wal(centre):
         except psycopg2.OperationalError as error:
             return "recovery" in str(error) or "terminated" in str(error) or "connection to server" in str(error)
     wait_for(ended, 20, "PostgreSQL gives up")
-    before = centre.pid("postgres")
-    wait_for(lambda: centre.processes("postgres")[0].get("pid") != before or not alive(before), 20, "the whole server has ended")
 
 
 @pytest.mark.parametrize("worse", [False, True], ids=["tables", "wal"])

@@ -65,6 +65,7 @@ def test_a_service_that_is_cut_off_whole_is_503_soon_and_back_by_itself(mesh, li
     writers.check()
 
 
+@RARELY
 def test_a_database_behind_a_cut_link_is_503_or_504_and_found_again(link, tmp_path):
     """The packets of the services vanish: what waits for an answer gives up, new connections do not come about."""
     folder = temporary_folder("farpg")
