@@ -1,5 +1,6 @@
 /* frame.c - headers of the mesh, packed and read */
 #include "frame.h"
+#include "base/str.h"
 #include "schema/pack.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,7 +13,10 @@ int ab_bus_version(void)
     int version = atomic_load(&pretended);
     if (version == 0) {
         const char *text = getenv("AB_PRETEND_BUS_VERSION");
-        version = text && atoi(text) > 0 ? atoi(text) : AB_BUS_VERSION;
+        int64_t number = AB_BUS_VERSION;
+        if (text)
+            (void)ab_parse_i64(text, strlen(text), 1, 1000, &number);
+        version = (int)number;
         atomic_store(&pretended, version);
     }
     return version;
