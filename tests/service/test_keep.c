@@ -223,6 +223,7 @@ static void a_partition_in_use_is_dropped_another_time(void **state)
 
 int main(void)
 {
+    pg_alone(); /* the tail waits for the oldest transaction of the cluster */
 #define test(f) cmocka_unit_test_setup(f, set_up)
     const struct CMUnitTest tests[] = {
         test(old_events_go_and_the_counts_with_them),
