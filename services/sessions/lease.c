@@ -14,8 +14,9 @@
 #include <string.h>
 
 enum {
-    WALKED_AT_MOST = 4096
-}; /* the LIMIT of the tagged walks */
+    WALKED_AT_MOST = 4096, /* the LIMIT of the tagged walks */
+    PASSES = 1 + 8         /* the first, and `look_ahead` */
+};
 
 struct order {
     const char *name; /* as lease_again's :sort */
@@ -99,18 +100,30 @@ static void bind_states(struct ab_call *call, const struct ab_enums *states)
     ab_bind_value(call, "states", value);
 }
 
+static bool given_nodes(const struct session_acquire *req)
+{
+    return AB_HAS(session_acquire, req, max_nodes_per_job)
+           && !AB_IS_NULL(session_acquire, req, max_nodes_per_job);
+}
+
+static bool given_wall_time(const struct session_acquire *req)
+{
+    return AB_HAS(session_acquire, req, max_wall_time_min)
+           && !AB_IS_NULL(session_acquire, req, max_wall_time_min);
+}
+
+static bool nothing_fits(const struct session_acquire *req)
+{
+    return req->states.n == 0
+           || (req->zero_fits_nothing
+               && ((given_nodes(req) && req->max_nodes_per_job == 0)
+                   || (given_wall_time(req) && req->max_wall_time_min == 0)));
+}
+
 static void bind_request(struct ab_call *call, const struct session_acquire *req)
 {
-    bool nodes = AB_HAS(session_acquire, req, max_nodes_per_job)
-                 && !AB_IS_NULL(session_acquire, req, max_nodes_per_job);
-    bool wall_time = AB_HAS(session_acquire, req, max_wall_time_min)
-                     && !AB_IS_NULL(session_acquire, req, max_wall_time_min);
-
     bind_states(call, &req->states);
-    ab_bind_int(call, "max_jobs", req->max_num_jobs);
-    ab_bind_int(call, "max_nodes", limit(nodes, req->max_nodes_per_job));
-    ab_bind_int(call, "max_wall_time", limit(wall_time, req->max_wall_time_min));
-    ab_bind_real(call, "budget", has_budget(req) ? req->max_aggregate_nodes : INFINITY);
+    ab_bind_int(call, "max_wall_time", limit(given_wall_time(req), req->max_wall_time_min));
     ab_bind_ids(call, "app_ids", req->app_ids.v, req->app_ids.n);
     if (has_tags(req)) {
         struct ab_db_value tags = {.type = AB_DB_TEXT};
@@ -124,10 +137,17 @@ static void bind_request(struct ab_call *call, const struct session_acquire *req
 
 /* ---- taking */
 
-/* Rows of up to two statements. A walk that took nothing has one row of nulls beside its counts. */
+/* Rows of up to two statements a pass. A walk that took nothing has one row of nulls beside its
+ * counts. */
 struct taken {
-    PGresult *r[2];
-    int n[2];
+    struct part {
+        PGresult *r;
+        int n;
+    } parts[2 * PASSES];
+    int n_parts, n;    /* statements, jobs */
+    int32_t max_jobs;  /* still wanted */
+    int64_t max_nodes; /* of a job of this pass */
+    double budget;     /* what is left of it */
 };
 
 static int rows_of(const PGresult *r)
@@ -145,53 +165,92 @@ static double footprint(const PGresult *r, int n)
     return sum;
 }
 
+static void add_part(struct taken *out, PGresult *r)
+{
+    struct part *part = &out->parts[out->n_parts++];
+    *part = (struct part){r, rows_of(r)};
+    out->n += part->n;
+    out->max_jobs -= part->n;
+    out->budget -= footprint(r, part->n);
+}
+
+static void bind_wanted(struct ab_call *call, const struct taken *out)
+{
+    ab_bind_int(call, "max_jobs", out->max_jobs);
+    ab_bind_int(call, "max_nodes", out->max_nodes);
+    ab_bind_real(call, "budget", out->budget);
+}
+
 /* The walk sees the first 4096 of the queue. Unless it came to its end, or found enough, or spent
  * the budget, the rest is looked for from the tag index. */
 static int take_tagged(struct ab_call *call, const struct order *order, struct taken *out,
                        struct ab_error *err)
 {
-    const struct session_acquire *req = call->req->body.v;
-    PGresult *r = out->r[0] = ab_run(call, order->walk, err);
+    int32_t wanted = out->max_jobs;
+    PGresult *r = ab_run(call, order->walk, err);
     if (!r)
         return -1;
-    out->n[0] = rows_of(r);
+    add_part(out, r);
     int64_t walked = ab_col_int(r, 0, ab_col(r, "walked"));
     int64_t candidates = ab_col_int(r, 0, ab_col(r, "candidates"));
-    if (walked < WALKED_AT_MOST || out->n[0] < candidates || candidates >= req->max_num_jobs)
+    if (walked < WALKED_AT_MOST || rows_of(r) < candidates || candidates >= wanted)
         return 0;
 
-    ab_bind_int(call, "max_jobs", req->max_num_jobs - out->n[0]);
-    if (has_budget(req))
-        ab_bind_real(call, "budget", req->max_aggregate_nodes - footprint(r, out->n[0]));
-    if (ab_ahead(call, &SQL_lease_bitmaps, err) < 0
-        || !(out->r[1] = ab_run(call, order->find, err)))
+    bind_wanted(call, out);
+    if (ab_ahead(call, &SQL_lease_bitmaps, err) < 0 || !(r = ab_run(call, order->find, err)))
         return -1;
-    out->n[1] = rows_of(out->r[1]);
+    add_part(out, r);
     return 0;
 }
 
 static int take(struct ab_call *call, const struct order *order, struct taken *out,
                 struct ab_error *err)
 {
+    bind_wanted(call, out);
     if (order->walk && has_tags(call->req->body.v))
         return take_tagged(call, order, out, err);
-    out->r[0] = ab_run(call, order->take, err);
-    if (!out->r[0])
+    PGresult *r = ab_run(call, order->take, err);
+    if (!r)
         return -1;
-    out->n[0] = rows_of(out->r[0]);
+    add_part(out, r);
+    return 0;
+}
+
+/* What stopped the last pass may have been a job of more nodes than are left: once more, without
+ * such jobs. A job that shares a node may still fit into less than one. */
+static bool look_further(struct taken *out)
+{
+    if (out->max_jobs <= 0 || out->budget <= 0 || out->budget >= (double)out->max_nodes)
+        return false;
+    int64_t left = out->budget >= 1 ? (int64_t)out->budget : 1;
+    if (left >= out->max_nodes)
+        return false;
+    out->max_nodes = left;
+    return true;
+}
+
+static int take_passes(struct ab_call *call, struct taken *out, struct ab_error *err)
+{
+    const struct session_acquire *req = call->req->body.v;
+    const struct order *order = choose(req);
+    int pass = 0;
+    do {
+        if (take(call, order, out, err) < 0)
+            return -1;
+    } while (has_budget(req) && pass++ < req->look_ahead && look_further(out));
     return 0;
 }
 
 static void reply(struct ab_call *call, const struct taken *taken)
 {
-    int n = taken->n[0] + taken->n[1], k = 0;
+    int n = taken->n, k = 0;
     int64_t *ids = ab_alloc(call->arena, n ? (size_t)n : 1, sizeof(*ids));
 
     ab_pack_array(&call->reply, (uint32_t)n);
-    for (int part = 0; part < 2; part++)
-        for (int i = 0; i < taken->n[part]; i++) {
-            ids[k++] = ab_col_int(taken->r[part], i, ab_col(taken->r[part], "id"));
-            ab_reply_row(call, &ab_schema_job, taken->r[part], i);
+    for (const struct part *part = taken->parts; part < taken->parts + taken->n_parts; part++)
+        for (int i = 0; i < part->n; i++) {
+            ids[k++] = ab_col_int(part->r, i, ab_col(part->r, "id"));
+            ab_reply_row(call, &ab_schema_job, part->r, i);
         }
     ab_record_ids(call, ids, (size_t)n);
     figures_leased(n);
@@ -200,7 +259,11 @@ static void reply(struct ab_call *call, const struct taken *taken)
 int lease_acquire(struct ab_call *call, struct ab_error *err)
 {
     const struct session_acquire *req = call->req->body.v;
-    struct taken taken = {0};
+    struct taken taken = {
+        .max_jobs = req->max_num_jobs,
+        .max_nodes = limit(given_nodes(req), req->max_nodes_per_job),
+        .budget = has_budget(req) ? req->max_aggregate_nodes : INFINITY,
+    };
 
     ab_bind_int(call, "session_id", call->req->id);
     PGresult *alive = ab_run(call, &SQL_lease_touch, err);
@@ -218,9 +281,9 @@ int lease_acquire(struct ab_call *call, struct ab_error *err)
         ab_bind_null(call, "batch_job_id");
     else
         ab_bind_int(call, "batch_job_id", ab_col_int(alive, 0, batch_job));
-    if (req->states.n > 0) {
+    if (!nothing_fits(req)) {
         bind_request(call, req);
-        if (take(call, choose(req), &taken, err) < 0)
+        if (take_passes(call, &taken, err) < 0)
             return -1;
     }
     reply(call, &taken);

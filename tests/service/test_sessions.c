@@ -191,6 +191,20 @@ static void the_prefix_that_fits_is_returned_in_order(void **state)
         {"'max_aggregate_nodes': 3, 'max_num_jobs': 3", "3 2 6"},
         {"'max_aggregate_nodes': 3.5, 'filter_tags': {'a': 'b'}", "3 2 6 1"},
         {"'max_aggregate_nodes': 4, 'sort_by': 'long_large_first', 'filter_tags': {'a': 'b'}", "5"},
+        /* ours: what is too large may be passed over */
+        {"'max_aggregate_nodes': 3.5, 'sort_by': 'long_large_first', 'look_ahead': 1", "6 3 7 2"},
+        {"'max_aggregate_nodes': 6, 'sort_by': 'long_large_first', 'look_ahead': 0", "5 6 3"},
+        {"'max_aggregate_nodes': 6, 'sort_by': 'long_large_first', 'look_ahead': 8", "5 6 3 2"},
+        {"'max_aggregate_nodes': 3.5, 'sort_by': 'long_large_first', 'look_ahead': 2,"
+         " 'filter_tags': {'a': 'b'}",
+         "6 3 7 2"},
+        {"'max_aggregate_nodes': 3.5, 'sort_by': 'long_large_first', 'look_ahead': 1,"
+         " 'max_num_jobs': 2",
+         "6 3"},
+        {"'max_aggregate_nodes': 3, 'look_ahead': 8", "3 2 6 1"},
+        {"'max_aggregate_nodes': 0, 'look_ahead': 8", ""},
+        {"'max_aggregate_nodes': 9223372036854775808, 'look_ahead': 8", "3 2 6 1 7 4 5 8"},
+        {"'max_aggregate_nodes': 1e300, 'look_ahead': 8", "3 2 6 1 7 4 5 8"},
     };
     int64_t ids[8];
     for (int i = 0; i < 8; i++)
@@ -214,6 +228,26 @@ static void the_prefix_that_fits_is_returned_in_order(void **state)
         assert_string_equal(got, tries[t].expected);
         assert_int_equal(ask(user, "DELETE", path("/sessions/%" I, session), NO_BODY), 204);
     }
+}
+
+static void zero_is_no_limit_unless_it_is_asked_to_fit_nothing(void **state)
+{
+    (void)state;
+    int64_t session = new_session(user, site, 0);
+    runnable(2, NULL, "");
+    const char *const nothing[] = {"'max_nodes_per_job': 0", "'max_wall_time_min': 0",
+                                   "'max_nodes_per_job': 4, 'max_wall_time_min': 0"};
+    for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
+        assert_int_equal(acquire(session, path("'max_num_jobs': 9, 'filter_tags': {},"
+                                               " 'zero_fits_nothing': true, %s",
+                                               nothing[i])),
+                         0);
+    assert_int_equal(acquire(session, "'max_num_jobs': 1, 'filter_tags': {}, 'zero_fits_nothing':"
+                                      " true, 'max_nodes_per_job': null"),
+                     1);
+    assert_int_equal(acquire(session, "'max_num_jobs': 9, 'filter_tags': {},"
+                                      " 'max_nodes_per_job': 0, 'max_wall_time_min': 0"),
+                     1);
 }
 
 static void higher_priority_goes_first(void **state)
@@ -705,6 +739,7 @@ int main(void)
         test(limits_select),
         test(a_budget_takes_small_jobs_first),
         test(the_prefix_that_fits_is_returned_in_order),
+        test(zero_is_no_limit_unless_it_is_asked_to_fit_nothing),
         test(higher_priority_goes_first),
         test(tags_must_all_match),
         test(rare_tags_behind_a_long_queue_are_found),
