@@ -196,6 +196,7 @@ int prepare_job(prepare_t *self, const struct job *job, const struct placement *
         .job_id = job->id,
         .workdir = out->cwd,
         .attempt = job->attempts + 1,
+        .lease = AB_HAS(job, job, lease) ? job->lease : 0,
         .site_path = self->o.site->path,
         .num_nodes = job->num_nodes,
         .ranks_per_node = job->ranks_per_node,

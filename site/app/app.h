@@ -115,6 +115,7 @@ struct ab_app_env {
     int64_t job_id;
     const char *workdir; /* absolute */
     int64_t attempt;
+    int64_t lease; /* the number of the lease it runs under; 0: left out */
     const char *site_path;
     int num_nodes, ranks_per_node, threads_per_rank;
     const char *gpus;     /* "0,1" */

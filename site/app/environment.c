@@ -72,6 +72,8 @@ const char **ab_app_environment(const struct ab_app *self, const struct ab_app_e
     set_text(&list, arena, "ABIES_JOB_WORKDIR", env->workdir);
     set_text(&list, arena, "ABIES_APP", self->name);
     set_int(&list, arena, "ABIES_ATTEMPT", env->attempt);
+    if (env->lease > 0)
+        set_int(&list, arena, "ABIES_LEASE", env->lease);
     set_text(&list, arena, "ABIES_SITE_PATH", env->site_path);
     set_int(&list, arena, "ABIES_NUM_NODES", env->num_nodes);
     set_int(&list, arena, "ABIES_RANKS_PER_NODE", env->ranks_per_node);

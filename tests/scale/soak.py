@@ -5,12 +5,13 @@
 
 Clients create jobs of every kind (plain, flaky, doomed, staged, with parents, cancelled ones), some give up in the middle of a
 request, some ask again under the same key. Meanwhile a seeded choice of processes gets SIGKILL: gateways, replicas, PostgreSQL,
-the supervisor, the site's broker and modules, transfer workers, launchers and their node workers. Then all is left alone until
+the supervisor, the site's broker and modules, transfer workers, batch jobs, launchers and their node workers. Then all is left alone until
 every job has ended, and this is proved from the database and from the files that the jobs wrote:
 
   * every job of an acknowledged request is there once, a request nobody heard of again is there whole or not at all, at most once
   * every job is in a final state, and came there by steps of job_states.def, in one chain from CREATED
-  * no two runs of a job overlapped: each run holds a lock for its life, and writes when it began and stopped
+  * no two runs of a job overlapped: each run holds a lock for its life, and writes when it began and stopped, and under which lease;
+    no lease has two runs, and later runs have later leases
   * a finished job has a run that came to its end, and its files are where they should be
 """
 import argparse
@@ -32,7 +33,7 @@ if __name__ == "__main__":
 import psycopg2
 import requests
 
-from centre import Centre, ROOT, alive, command_line, comm, temporary_folder, wait_for
+from centre import Centre, ROOT, alive, command_line, comm, processes_with, temporary_folder, wait_for
 
 FINAL = ("JOB_FINISHED", "FAILED")
 SETTINGS = {"session_ttl": "4s", "sweep_period": "500ms", "wake_period": "200ms", "beat": "250ms", "dead": "1500ms"}
@@ -45,7 +46,7 @@ RECORD = r"""#!/bin/sh
 now() { read -r up _ </proc/uptime; echo "$up"; }
 exec 9>>lock
 flock -n 9 || echo "overlap $$ $(now)" >>record
-echo "start $$ $(now) $ABIES_JOB_ID" >>record
+echo "start $$ $(now) $ABIES_JOB_ID $ABIES_LEASE" >>record
 sleep "$1"
 case $2 in
     flaky) [ "$(grep -c '^start' record)" -gt 1 ] || { echo "fail $$ $(now)" >>record; exit 3; } ;;
@@ -242,11 +243,16 @@ class Soak:
 
     def victims(self):
         """{what: pids}, of what runs now."""
-        found = {f"site.{comm(p)}": [p] for p in self.site.modules()}
-        found["site.broker"] = [p for p in self.site.processes("abies-site") if comm(p) == "abies-site"]
-        found["launcher"] = self.site.launchers()
-        found["launcher.worker"] = self.site.workers()
-        found["transfer.worker"] = self.site.processes("abies-module-transfer run ")
+        found = collections.defaultdict(list)
+        for pid in processes_with(str(self.site.path)):
+            line, name = command_line(pid), comm(pid)
+            if name == "abies-site":
+                found["site.broker"].append(pid)
+            elif name.startswith("abies-module"):
+                kind = "transfer.worker" if "abies-module-transfer run " in line else f"site.{name}" if len(line.split()) == 1 else "wrapper"
+                found[kind].append(pid)
+            elif name == "abies-launcher":
+                found["launcher.worker" if " worker " in line else "launcher"].append(pid)
         for row in self.centre.processes():
             if row.get("pid"):
                 found[row["name"]] = [row["pid"]]
@@ -257,7 +263,7 @@ class Soak:
         return json.loads((self.centre.home / "run" / "centre.json").read_text())["supervisor"]["pid"]
 
     KINDS = {"gateway": 3, "jobs": 3, "sessions": 3, "transfers": 2, "auth": 1, "postgres": 1, "supervisor": 1, "site.broker": 2,
-             "site.abies-module": 4, "transfer.worker": 2, "launcher": 3, "launcher.worker": 2}
+             "site.abies-module": 4, "transfer.worker": 2, "wrapper": 1, "launcher": 3, "launcher.worker": 2}
 
     def break_things(self, rng):
         until = time.monotonic() + self.seconds
@@ -372,11 +378,15 @@ class Soak:
 
     def prove_runs(self, jobs):
         self.runs = self.cut = 0
+        numbers = dict(self.query("SELECT id, lease FROM jobs"))
         for job, state, serial, way in jobs:
             path = self.site.path / "data" / "soak" / serial / "record"
             lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
             assert not [line for line in lines if line[0] == "overlap"], f"job {job} ran twice at once: {lines}"
             assert all(line[3] == str(job) for line in lines if line[0] == "start"), f"job {job} shares its folder: {lines}"
+            leases = [int(line[4]) for line in lines if line[0] == "start"]
+            assert all(a < b for a, b in zip(leases, leases[1:])), f"job {job}: two runs of a lease, or an old one: {lines}"
+            assert not leases or leases[-1] <= numbers[job], f"job {job}: a lease that nobody has given: {lines}"
             self.prove_no_overlap(job, lines)
             ended = [line for line in lines if line[0] == "stop"]
             if state == "FAILED":

@@ -8,4 +8,4 @@ from soak import Soak
 
 def test_random_kills_lose_nothing_and_double_nothing():
     seed = int(os.environ.get("ABIES_SOAK_SEED", random.SystemRandom().randrange(10**6)))
-    Soak(temporary_folder("soak"), seed, float(os.environ.get("ABIES_SOAK_SECONDS", 30))).run()
+    Soak(temporary_folder("soak"), seed, float(os.environ.get("ABIES_SOAK_SECONDS", 20))).run()

@@ -411,6 +411,7 @@ static void nothing_of_ours_leaks_into_the_environment_of_a_job(void **state)
     struct ab_app_env env = {.job_id = 7,
                              .workdir = "/w",
                              .attempt = 2,
+                             .lease = 9,
                              .num_nodes = 1,
                              .ranks_per_node = 4,
                              .threads_per_rank = 2,
@@ -424,6 +425,7 @@ static void nothing_of_ours_leaks_into_the_environment_of_a_job(void **state)
     assert_string_equal(value_in(list, "ABIES_JOB_ID"), "7");
     assert_string_equal(value_in(list, "BALSAM_JOB_ID"), "7");
     assert_string_equal(value_in(list, "ABIES_APP"), "demo");
+    assert_string_equal(value_in(list, "ABIES_LEASE"), "9");
     assert_string_equal(value_in(list, "ABIES_RANKS_PER_NODE"), "4");
     assert_string_equal(value_in(list, "OMP_NUM_THREADS"), "3");
     assert_string_equal(value_in(list, "CUDA_VISIBLE_DEVICES"), "1");
