@@ -211,6 +211,13 @@ static void pause_before_retry(status_t *self, int failures)
     pthread_mutex_unlock(&self->lock);
 }
 
+static void tell_claims(status_t *self, const struct update *batch)
+{
+    for (const struct update *u = batch; u; u = u->next)
+        if (u->claim)
+            tell(self, &self->accepted, u);
+}
+
 enum outcome {
     DELIVERED,  /* or refused */
     ONE_BY_ONE, /* something in it is refused, and the centre does not say what */
@@ -226,9 +233,7 @@ static enum outcome deliver(status_t *self, struct update **batch)
         struct ab_error err = {0};
         int status = patch(self, *batch, key, &reply, &err);
         if (status >= 200 && status < 300) {
-            for (const struct update *u = *batch; u; u = u->next)
-                if (u->claim)
-                    tell(self, &self->accepted, u);
+            tell_claims(self, *batch);
             return DELIVERED;
         }
         if (status == 400 || status == 409 || status == 413 || status == 422) {

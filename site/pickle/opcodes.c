@@ -360,19 +360,19 @@ static int line_index(struct machine *self, uint64_t *index, struct ab_error *er
 
 static int op_put(struct machine *self, struct ab_error *err)
 {
-    uint64_t index;
+    uint64_t index = 0;
     return line_index(self, &index, err) < 0 ? -1 : machine_memo_set(self, index, err);
 }
 
 static int op_binput(struct machine *self, struct ab_error *err)
 {
-    uint64_t index;
+    uint64_t index = 0;
     return machine_number(self, 1, &index, err) < 0 ? -1 : machine_memo_set(self, index, err);
 }
 
 static int op_long_binput(struct machine *self, struct ab_error *err)
 {
-    uint64_t index;
+    uint64_t index = 0;
     return machine_number(self, 4, &index, err) < 0 ? -1 : machine_memo_set(self, index, err);
 }
 
@@ -383,19 +383,19 @@ static int op_memoize(struct machine *self, struct ab_error *err)
 
 static int op_get(struct machine *self, struct ab_error *err)
 {
-    uint64_t index;
+    uint64_t index = 0;
     return line_index(self, &index, err) < 0 ? -1 : machine_memo_get(self, index, err);
 }
 
 static int op_binget(struct machine *self, struct ab_error *err)
 {
-    uint64_t index;
+    uint64_t index = 0;
     return machine_number(self, 1, &index, err) < 0 ? -1 : machine_memo_get(self, index, err);
 }
 
 static int op_long_binget(struct machine *self, struct ab_error *err)
 {
-    uint64_t index;
+    uint64_t index = 0;
     return machine_number(self, 4, &index, err) < 0 ? -1 : machine_memo_get(self, index, err);
 }
 
