@@ -241,7 +241,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--only", action="append", choices=SECTIONS)
     o = p.parse_args()
-    with Centre(temporary_folder("bench-events")) as centre:
+    with Centre(temporary_folder("bench-events"), settings={"max_websockets_per_user": 4096}) as centre:
         centre.invariants = False
         with open(centre.home / "pg" / "postgresql.conf", "a") as conf:
             conf.write("track_commit_timestamp = on\n")

@@ -47,6 +47,16 @@ static void die(const char *what)
     exit(1);
 }
 
+static long number(const char *text)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    if (*end || n < 1 || n > 65535)
+        die(text);
+    return n;
+}
+
 static int64_t utc_us(void)
 {
     struct timespec t;
@@ -243,7 +253,7 @@ int main(int argc, char **argv)
     if (argc != 8)
         die("usage: eventsink ADDRESS PORT CA_FILE TOKEN_FILE SUBSCRIBERS OUT QUERY");
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[2]))};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)number(argv[2]))};
     struct rlimit files = {0};
 
     (void)getrlimit(RLIMIT_NOFILE, &files);
@@ -254,7 +264,7 @@ int main(int argc, char **argv)
         die("the CA file or the address");
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
     const char *token = read_token(argv[4]);
-    count = (uint32_t)atoi(argv[5]);
+    count = (uint32_t)number(argv[5]);
     out = fopen(argv[6], "wbe");
     subscribers = calloc(count, sizeof(*subscribers));
     int poll = epoll_create1(EPOLL_CLOEXEC);
