@@ -207,6 +207,12 @@ def test_bulk_calls_name_each_bad_item(tenant, app):
     assert isinstance(body["detail"], str) and [i["index"] for i in body["items"]] == [0, 2]
     body = expect(tenant.post("/jobs/", [{"workdir": "a", "app_id": app["id"], "parent_ids": [job["id"], ABSENT]}]), 404)
     assert isinstance(body["detail"], str) and [i["index"] for i in body["items"]] == [0]
+    assert str(ABSENT) in body["items"][0]["reason"]
+    for path in ("/batch-jobs/", "/transfers/"):
+        body = expect(tenant.patch(path, [{"id": ABSENT + 1}, {"id": ABSENT}]), 400)
+        assert {(i["index"], i["id"]) for i in body["items"]} == {(0, ABSENT + 1), (1, ABSENT)}, path
+    found = issues(tenant.post("/jobs/", [{"workdir": f"w{i}", "app_id": "x"} for i in range(5000)]))
+    assert list(found) == [("body", i, "app_id") for i in range(5000)]
 
 
 def test_broken_json_is_422_even_without_a_token(tenant):
