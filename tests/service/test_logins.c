@@ -1,4 +1,4 @@
-/* test_logins.c - log-ins that cannot be renewed: listed, revoked one by one, and bounded */
+/* test_logins.c - log-ins that cannot be renewed: listed, revoked one by one, and bounded; who may try how often */
 #include "auth_rig.h"
 #include "crypt/crypt.h"
 #include "svc_auth/auth.h"
@@ -208,6 +208,29 @@ static void registrations_of_an_address_are_counted_good_or_not(void **state)
         201);
 }
 
+static void right_passwords_are_never_counted(void **state)
+{
+    (void)state;
+    SET("login_limit", "3");
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(log_in(), 200);
+}
+
+static void one_address_cannot_try_all_names(void **state)
+{
+    (void)state;
+    static const char *const peers[] = {
+        "192.0.2.7",   "192.0.2.7:4711", "::ffff:192.0.2.7", "[::ffff:192.0.2.7]:1",
+        "2001:db8::1", "2001:db8::2",    "[2001:db8::3]:99", "2001:db8:0:0:9::"};
+    SET("login_limit_address", "6", "login_hold", "1ms");
+    for (int i = 0; i < 14; i++) {
+        char form[64];
+        snprintf(form, sizeof(form), "username=u%d&password=x", i);
+        struct ab_caller caller = {.peer = peers[i % 4 + (i >= 7 ? 4 : 0)]};
+        assert_int_equal(rig_ask_as(&caller, "user.login", "", form), i % 7 == 6 ? 429 : 401);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, setup)
 
 int main(void)
@@ -221,6 +244,8 @@ int main(void)
         TEST(ten_thousand_log_ins_are_enough),
         TEST(many_revocations_become_one_cut),
         TEST(without_the_key_that_seals_nothing_is_signed),
+        TEST(right_passwords_are_never_counted),
+        TEST(one_address_cannot_try_all_names),
         TEST(registrations_of_an_address_are_counted_good_or_not),
     };
     return cmocka_run_group_tests(tests, rig_open, rig_close);
