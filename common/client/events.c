@@ -22,6 +22,7 @@
 #define CURSOR_MAX 64
 #define CLOSE_TOKEN 1008
 #define CLOSE_TOKEN_ENDED 4001
+#define CLOSE_FORGOTTEN 4010
 
 struct frame {
     struct frame *next;
@@ -122,6 +123,8 @@ static void on_close_frame(struct ab_events *self, const unsigned char *in, size
                    (int)(len - 2 < 100 ? len - 2 : 100), (const char *)in + 2);
     if (code == CLOSE_TOKEN || code == CLOSE_TOKEN_ENDED)
         self->refused = code;
+    if (code == CLOSE_FORGOTTEN)
+        self->refused = AB_EGONE;
 }
 
 static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
@@ -361,6 +364,11 @@ static int after_refusal(struct ab_events *self, struct ab_error *err)
     }
     if (refused == 408 || refused == 429)
         return 0;
+    if (refused == AB_EGONE)
+        return ab_fail(err, AB_EGONE,
+                       "events behind the cursor %s are kept no longer: begin again without it, or "
+                       "from 0-0, the oldest that there is",
+                       self->cursor);
     return ab_fail(err, refused, "the server refuses the event stream (HTTP %d): %s", refused,
                    refused == 422 ? "check the filters and the cursor" : self->why);
 }

@@ -1,12 +1,16 @@
 -- event.sql - the log of changes of state, as a stream (lists are built from their filters)
 
+-- name: event_floor
+-- Behind it all events of the owner are there.
+SELECT xid, id FROM event_floors WHERE owner_id = :owner_id;
+
 -- name: event_tail
 -- Everything of one owner after the cursor that no running transaction can still slip under: what is below `head`.
 -- Without a cursor (xid NULL) the page is empty and begins at head: whatever is written from now on. Rows that a
 -- filter does not want are handed out too (wanted = false), so that the cursor moves on over them. At most :limit
 -- rows, and no further one once :bytes of data are full: `n` tells how many there were. There is always a row; in an
 -- empty page its id is null. held: committed rows wait for an older transaction to end. lost: events behind the
--- cursor are forgotten (event_keep); 0-0 is the oldest one there is.
+-- cursor are forgotten (event_keep).
 WITH page AS MATERIALIZED (
     SELECT xid, id, job_id, timestamp, from_state, to_state, data
     FROM   events
@@ -22,7 +26,7 @@ WITH page AS MATERIALIZED (
     SELECT pg_snapshot_xmin(pg_current_snapshot()) AS head, (SELECT count(*) FROM page) AS n,
            EXISTS (SELECT FROM events WHERE owner_id = :owner_id AND xid >= pg_snapshot_xmin(pg_current_snapshot())) AS held,
            EXISTS (SELECT FROM event_floors f
-                   WHERE f.owner_id = :owner_id AND (f.xid, f.id) > (:xid, :id) AND (:xid, :id) <> ('0'::xid8, 0)) AS lost
+                   WHERE f.owner_id = :owner_id AND (f.xid, f.id) > (:xid, :id)) AS lost
 )
 SELECT now.head, now.n, now.held, now.lost,
        p.xid::text || '-' || p.id AS cursor, p.xid, p.id, p.job_id, p.timestamp, p.from_state, p.to_state, p.data,

@@ -5,10 +5,12 @@ import ssl
 import threading
 import time
 
+import psycopg2
 import pytest
 import websockets
 
 from api import ABSENT, Tenant, Wire, expect, issues
+from centre import BUILD
 
 LIMIT = 20
 
@@ -345,3 +347,38 @@ def test_many_events_come_in_pages_with_a_cursor(t, app):
 @pytest.mark.parametrize("cursor", ["x", "1", "1-", "-1", "1-2-3", "1--2", " 1-2", "99999999999999999999-1", "-1-1", "1" * 65])
 def test_a_bad_cursor_is_422(t, cursor):
     assert issues(t.get("/events/", params={"since": cursor}))
+
+
+# ------------------------------------------------------------------ what is kept no longer
+
+def test_a_cursor_from_before_what_was_forgotten_is_told_so(api_centre, t, app):
+    t.jobs(app)
+    kept = drain(t, "0-0")[1]
+    (later,) = t.jobs(app)
+    db = psycopg2.connect((api_centre.home / "secrets" / "url-abies").read_text().strip())
+    with db, db.cursor() as cursor:  # as the sweeper does it with events that are old
+        cursor.execute("WITH gone AS (DELETE FROM events WHERE job_id = %s RETURNING owner_id, xid, id, job_id, to_state), "
+                       "less AS (INSERT INTO job_counts (owner_id, site_id, app_id, state, jobs, nodes, events) "
+                       "         SELECT g.owner_id, j.site_id, j.app_id, g.to_state, 0, 0, -1 FROM gone g JOIN jobs j ON j.id = g.job_id), "
+                       "low AS (UPDATE event_low SET low = 1) "
+                       "INSERT INTO event_floors SELECT owner_id, xid, id FROM gone", (later["id"],))
+    db.close()
+    documented = t.get("/events/", params={"since": kept})
+    assert documented.status_code == 410 and "0-0" in documented.json()["detail"]
+    assert drain(t, "0-0")[0] == []  # what was forgotten had come after the first one
+    (job,) = t.jobs(app)
+    assert [e["job_id"] for e in drain(t, "0-0")[0]] == [job["id"]]
+
+    async def closed():
+        async with connect(t, f"/events/stream?since={kept}", extra_headers={"Authorization": f"Bearer {t.token}"}) as ws:
+            with pytest.raises(websockets.ConnectionClosed):
+                while True:
+                    await asyncio.wait_for(ws.recv(), LIMIT)
+            return ws.close_code
+
+    assert asyncio.run(closed()) == 4010
+    client = api_centre.folder / f"{t.name}.yml"
+    client.touch(mode=0o600)
+    client.write_text(f"api_root: {t.root}\nca_file: {t.centre.ca}\ntoken: {t.token}\n")
+    done = api_centre.run([str(BUILD / "tests" / "event_client"), str(client), "-", kept, "20"], check=False)
+    assert done.returncode == 1 and "error 410" in done.stdout, done.stdout + done.stderr
