@@ -18,6 +18,8 @@
 #include "job.h"
 #include "job.sql.h"
 #include "lifecycle/lifecycle.h"
+#include "orphan.h"
+#include "orphan.sql.h"
 #include "quota.sql.h"
 #include "site.h"
 #include "site.sql.h"
@@ -59,6 +61,7 @@ static const struct ab_verb verbs[] = {
 
 static const struct ab_timer timers[] = {
     {.name = "fold", .run = count_fold, .every = "fold_period", .one_replica = true},
+    {.name = "orphans", .run = orphan_fail, .every = "orphan_period", .one_replica = true},
     {.name = "frozen", .run = count_end_frozen, .every = "fold_period", .one_replica = true},
     {0},
 };
@@ -69,15 +72,18 @@ static const struct ab_setting settings[] = {
     {"max_sites", AB_CONF_INT, "0", "how many sites a user may have; 0 any number"},
     {"require_slots", AB_CONF_BOOL, "false",
      "a job must fill all transfer slots that its app marks as required"},
+    {"fail_orphans", AB_CONF_BOOL, "false",
+     "a job whose parent has FAILED or was deleted FAILs too; else it waits for ever"},
+    {"orphan_period", AB_CONF_DURATION, "10s", "how often such jobs are looked for"},
     {"site_silent", AB_CONF_DURATION, "5m",
      "a site not heard of for this long is taken for down when a job is explained"},
     {"fold_period", AB_CONF_DURATION, "1s", "how often the job counts are folded together"},
     {0},
 };
 
-static const struct ab_sql *const *const sql[] = {site_sql,    app_sql,       create_sql, job_sql,
-                                                  batch_sql,   event_sql,     count_sql,  quota_sql,
-                                                  explain_sql, lifecycle_sql, NULL};
+static const struct ab_sql *const *const sql[] = {site_sql,   app_sql,     create_sql,    job_sql,
+                                                  batch_sql,  event_sql,   count_sql,     quota_sql,
+                                                  orphan_sql, explain_sql, lifecycle_sql, NULL};
 
 const struct ab_service jobs_service = {
     .name = "jobs",

@@ -332,6 +332,50 @@ static void a_child_of_a_deleted_parent_waits_for_ever(void **state)
     assert_string_equal(state_of(child), "STAGED_IN");
 }
 
+static const char *message_of(int64_t job)
+{
+    return pg_text(desk_db(),
+                   "SELECT data->>'message' || ' ' || (data->>'parent_id') FROM events WHERE"
+                   " job_id = %" I " AND to_state = 'FAILED'",
+                   job);
+}
+
+static void orphans_fail_where_the_centre_wants_it(void **state)
+{
+    (void)state;
+    int64_t good = new_job(user, app, ""), bad = new_job(user, app, ""),
+            gone = new_job(user, app, "");
+    int64_t waits = new_job(user, app, path("'parent_ids': [%" I "]", good));
+    int64_t child = new_job(user, app, path("'parent_ids': [%" I ", %" I "]", good, bad));
+    int64_t grandchild = new_job(user, app, path("'parent_ids': [%" I "]", child));
+    int64_t orphan = new_job(user, app, path("'parent_ids': [%" I "]", gone));
+    int64_t stranger = new_user(), its = new_app(stranger, new_site(stranger));
+    int64_t parent = new_job(stranger, its, "");
+    int64_t others = new_job(stranger, its, path("'parent_ids': [%" I "]", parent));
+
+    move(user, bad, "FAILED");
+    move(stranger, parent, "FAILED");
+    assert_int_equal(ask(user, "DELETE", path("/jobs/%" I, gone), NO_BODY), 204);
+    for (int i = 0; i < 3; i++)
+        tick("jobs", "orphans");
+    assert_string_equal(state_of(child), "AWAITING_PARENTS"); /* as the contract has it */
+
+    desk_set("jobs", "fail_orphans", "true");
+    for (int i = 0; i < 6; i++) /* pages and rounds: the grandchild's parent fails in the first */
+        tick("jobs", "orphans");
+    desk_set("jobs", "fail_orphans", "false");
+    assert_string_equal(state_of(waits), "AWAITING_PARENTS");
+    assert_string_equal(state_of(child), "FAILED");
+    assert_string_equal(message_of(child), path("a parent has failed %" I, bad));
+    assert_string_equal(state_of(grandchild), "FAILED");
+    assert_string_equal(message_of(grandchild), path("a parent has failed %" I, child));
+    assert_string_equal(state_of(orphan), "FAILED");
+    assert_string_equal(message_of(orphan), path("a parent was deleted %" I, gone));
+    assert_string_equal(state_of(others), "FAILED");
+    move(user, good, "JOB_FINISHED");
+    assert_string_equal(state_of(waits), "STAGED_IN");
+}
+
 static void parent_and_child_in_one_patch(void **state)
 {
     (void)state;
@@ -383,6 +427,7 @@ int main(void)
         test(stage_out_of_a_parent_frees_its_children),
         test(a_child_of_a_failed_parent_waits_until_it_is_repaired),
         test(a_child_of_a_deleted_parent_waits_for_ever),
+        test(orphans_fail_where_the_centre_wants_it),
         test(parent_and_child_in_one_patch),
         test(a_change_is_hinted_and_a_no_op_is_not),
     };
