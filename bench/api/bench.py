@@ -181,10 +181,14 @@ class Bench:
             print(cpu.text(calls * 1000))
 
     def own(self, *statements):
-        """Median of the milliseconds that PostgreSQL takes for the statements by themselves, one after the other: pgbench, planned for their values
-        (as the services' are: a plan for everybody's average can be a very bad one for a tenant)."""
+        """Median of the milliseconds that PostgreSQL takes for a call's statements by themselves, in the round trips that the service has: pgbench,
+        planned for their values (as the services' lists are: a plan for everybody's average can be a very bad one for a tenant)."""
+        settings = ("SELECT set_config('statement_timeout', '30000', true), set_config('lock_timeout', '5000', true), "
+                    "set_config('application_name', 'bench', true)",
+                    "SELECT set_config('plan_cache_mode', 'auto', true), set_config('enable_seqscan', 'on', true), "
+                    "set_config('cursor_tuple_fraction', '1', true)")
         script = self.centre.folder / "own.sql"
-        script.write_text("".join(f"{x};\n" for x in statements))
+        script.write_text("\\startpipeline\n" + "".join(f"{x};\n" for x in ("BEGIN READ ONLY", *settings, *statements)) + "\\endpipeline\nCOMMIT;\n")
         took = []
         for _ in range(self.repeats):
             out = subprocess.run(["pgbench", "-n", "-M", "extended", "-T", str(self.seconds), "-f", script, f"{self.pg} dbname=abies"], check=True,
