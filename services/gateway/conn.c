@@ -14,6 +14,8 @@
 
 #define KILL_MS 2000
 #define RX_MAX ((size_t)64 << 10) /* of later requests, while one is worked on */
+#define DIRECT_PIECES                                                                              \
+    8 /* of an answer, written at once while the socket takes them; then others have a turn */
 
 static struct {
     struct conn **slot; /* NULL: free */
@@ -199,7 +201,7 @@ void conn_write(struct conn *c, const void *bytes, size_t n)
 
     if (c->dying || n == 0)
         return;
-    if (conn_sent_all(c) && !lws_partial_buffered(c->wsi)) {
+    for (int i = 0; i < DIRECT_PIECES && n > 0 && conn_idle(c); i++) {
         size_t now = n < PIECE ? n : PIECE;
         send_piece(c, p, now);
         p += now;
