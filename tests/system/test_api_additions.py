@@ -3,26 +3,11 @@ and requests that are done once."""
 import concurrent.futures
 import subprocess
 
-import pytest
 
 from api import ABSENT, Tenant, documented_error, expect, issues, unique
 from centre import BIN, wait_for
+from fresh import app, place, t  # noqa: F401 (fixtures)
 from test_api_events import listen
-
-
-@pytest.fixture
-def t(fresh):
-    return fresh
-
-
-@pytest.fixture
-def place(t):
-    return t.site()
-
-
-@pytest.fixture
-def app(t, place):
-    return t.app(place)
 
 
 def sweep(app, **fields):

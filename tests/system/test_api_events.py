@@ -11,23 +11,9 @@ import websockets
 
 from api import ABSENT, Tenant, Wire, expect, issues
 from centre import BUILD
+from fresh import app, place, t  # noqa: F401 (fixtures)
 
 LIMIT = 20
-
-
-@pytest.fixture
-def t(fresh):
-    return fresh
-
-
-@pytest.fixture
-def place(t):
-    return t.site()
-
-
-@pytest.fixture
-def app(t, place):
-    return t.app(place)
 
 
 def connect(t, path, **options):

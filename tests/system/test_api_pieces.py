@@ -1,26 +1,11 @@
 """Calls that change very many rows, through gateways and services: one answer, however many pieces it took.
 
 The centre of these tests commits a piece after a millisecond."""
-import pytest
 
 from api import expect
+from fresh import app, place, t  # noqa: F401 (fixtures)
 
 MANY = 5000
-
-
-@pytest.fixture
-def t(fresh):
-    return fresh
-
-
-@pytest.fixture
-def place(t):
-    return t.site()
-
-
-@pytest.fixture
-def app(t, place):
-    return t.app(place)
 
 
 def many(t, app, n=MANY, **fields):

@@ -6,23 +6,9 @@ import pytest
 
 from api import ABSENT, AWARE, NAIVE, expect, issues
 from centre import wait_for
+from fresh import app, place, t  # noqa: F401 (fixtures)
 
 MISSING = ("value_error.missing", "field required")
-
-
-@pytest.fixture
-def t(fresh):
-    return fresh
-
-
-@pytest.fixture
-def place(t):
-    return t.site()
-
-
-@pytest.fixture
-def app(t, place):
-    return t.app(place)
 
 
 def runnable(t, app, *shapes, state="PREPROCESSED"):
