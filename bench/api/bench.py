@@ -278,6 +278,7 @@ class Bench:
         self.clear()
         for _ in range(20):
             self.client.call("POST", "/jobs/", jobs_body(self.app))
+        self.psql("VACUUM ANALYZE events")
         own = self.own(f"SELECT id, job_id, timestamp, from_state, to_state, data FROM events WHERE owner_id = {self.owner} ORDER BY timestamp DESC, id LIMIT 100",
                        total % "events")
         self.timed("newest 100 events and their number", own, "/events/?limit=100")
