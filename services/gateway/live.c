@@ -1,4 +1,4 @@
-/* live.c - owners with subscribers, what each was given last, and the fetching */
+/* live.c - what each subscriber was given last, and the fetching */
 #include "live.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -6,6 +6,7 @@
 #include "conn.h"
 #include "filter.h"
 #include "metrics.h"
+#include "owner.h"
 #include "schema/pack.h"
 #include "stream.h"
 #include "tail.h"
@@ -13,32 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLUSH_MS 5 /* an owner is asked for this often at most, and less often by the time that */
-#define FAN_SHARE 3 / 2 /* telling its subscribers takes, times this: others want the loop, too */
 #define HELD_MS 5       /* events wait for an open transaction: look again, */
 #define HELD_CAP_MS 100 /* less and less often up to this */
 #define POLL_MS 1000
-#define POLLS_PER_TICK 64 /* many owners are polled a little slower, not all at once */
-#define BUCKETS 4096
 #define GROUPS                                                                                     \
     64 /* of subscribers with the same filter, whose frame is remembered during a fan-out */
-
-struct owner {
-    int64_t id;
-    struct owner *next; /* in its bucket */
-    struct owner *next_waiting;
-    struct live *first; /* subscribers */
-    struct place
-        at; /* everything up to here has gone out to the live ones; not known: no one has joined */
-    int64_t due_ms;   /* waiting to be fetched then; 0: not */
-    int64_t asked_ms; /* the last fetch */
-    int64_t fan_us;   /* what it took to tell the subscribers, the last time */
-    int64_t hint_us;  /* the first hint that no fetch has answered; 0: none */
-    int64_t held_ms;  /* the last wait for an open transaction; 0: none is in the way */
-    bool again;       /* asked for during a fetch */
-    bool asking;      /* inside the call that asks */
-    uint64_t bus;     /* a fetch is under way */
-};
 
 struct live {
     struct conn *c;
@@ -54,139 +34,7 @@ struct live {
     int64_t retry_ms; /* not before */
 };
 
-static struct {
-    struct owner *bucket[BUCKETS];
-    struct owner *waiting;
-    size_t owners;
-    size_t poll_from; /* bucket where the next tick goes on */
-    uv_timer_t flush;
-    int64_t armed_ms; /* when flush fires; INT64_MAX: it does not */
-    bool started;
-} live = {.armed_ms = INT64_MAX};
-
-static void on_flush(uv_timer_t *handle);
-static void fetch_owner(struct owner *o);
 static void fetch_page(struct live *s);
-
-/* ---- owners */
-
-static struct owner **bucket(int64_t id)
-{
-    return &live.bucket[(uint64_t)id * UINT64_C(0x9E3779B97F4A7C15) >> 52 & (BUCKETS - 1)];
-}
-
-static struct owner *owner_find(int64_t id)
-{
-    struct owner *o = *bucket(id);
-
-    while (o && o->id != id)
-        o = o->next;
-    return o;
-}
-
-static struct owner *owner_get(int64_t id)
-{
-    struct owner *o = owner_find(id);
-
-    if (o)
-        return o;
-    o = calloc(1, sizeof(*o));
-    if (!o)
-        return NULL;
-    o->id = id;
-    o->next = *bucket(id);
-    *bucket(id) = o;
-    live.owners++;
-    return o;
-}
-
-static void owner_drop(struct owner *o)
-{
-    struct owner **p;
-
-    if (o->bus)
-        ab_bus_cancel(gw.bus, o->bus);
-    for (p = &live.waiting; *p; p = &(*p)->next_waiting)
-        if (*p == o) {
-            *p = o->next_waiting;
-            break;
-        }
-    for (p = bucket(o->id); *p != o; p = &(*p)->next)
-        ;
-    *p = o->next;
-    live.owners--;
-    free(o);
-}
-
-/* ---- when an owner is fetched */
-
-static void arm(int64_t due_ms)
-{
-    int64_t left_ms = due_ms - ab_now_ms();
-
-    uv_update_time(&gw.loop);
-    uv_timer_start(&live.flush, on_flush, left_ms > 0 ? (uint64_t)left_ms : 0, 0);
-    live.armed_ms = due_ms;
-}
-
-static void on_flush(uv_timer_t *handle)
-{
-    struct owner *later = NULL, *o = live.waiting;
-    int64_t now_ms = ab_now_ms(), next_ms = INT64_MAX;
-
-    (void)handle;
-    live.waiting = NULL; /* what a fetch that ends at once puts there arms the timer itself */
-    live.armed_ms = INT64_MAX;
-    for (struct owner *next; o; o = next) {
-        next = o->next_waiting;
-        if (o->due_ms <= now_ms) {
-            o->due_ms = 0;
-            fetch_owner(o);
-            continue;
-        }
-        next_ms = o->due_ms < next_ms ? o->due_ms : next_ms;
-        o->next_waiting = later;
-        later = o;
-    }
-    while ((o = later) != NULL) {
-        later = o->next_waiting;
-        o->next_waiting = live.waiting;
-        live.waiting = o;
-    }
-    if (next_ms < live.armed_ms)
-        arm(next_ms);
-}
-
-static void fetch_at(struct owner *o, int64_t due_ms)
-{
-    if (o->bus || o->asking) {
-        o->again = true;
-        return;
-    }
-    if (!o->at.known || (o->due_ms && o->due_ms <= due_ms))
-        return;
-    if (!o->due_ms) {
-        o->next_waiting = live.waiting;
-        live.waiting = o;
-    }
-    o->due_ms = due_ms;
-    if (due_ms < live.armed_ms)
-        arm(due_ms);
-}
-
-static int64_t pause_ms(const struct owner *o)
-{
-    return FLUSH_MS + o->fan_us * FAN_SHARE / 1000;
-}
-
-/* Soon: at once after a silence, together with what else happens if much happens. */
-static void fetch_soon(struct owner *o)
-{
-    int64_t now_ms = ab_now_ms();
-    int64_t due_ms = o->asked_ms + pause_ms(o);
-
-    fetch_at(o, due_ms > now_ms ? due_ms : now_ms);
-}
 
 void live_hint(int64_t id)
 {
@@ -196,7 +44,7 @@ void live_hint(int64_t id)
         return;
     if (!o->hint_us)
         o->hint_us = ab_now_us();
-    fetch_soon(o);
+    owner_soon(o);
 }
 
 /* ---- frames */
@@ -349,14 +197,14 @@ static void fetch_again(struct owner *o, bool more, bool held)
     if (!held)
         o->held_ms = 0;
     if (more)
-        fetch_at(o, ab_now_ms());
+        owner_at(o, ab_now_ms());
     else if (again)
-        fetch_soon(o);
+        owner_soon(o);
     if (more || !held)
         return;
     o->held_ms = !o->held_ms ? HELD_MS : 2 * o->held_ms;
     o->held_ms = o->held_ms < HELD_CAP_MS ? o->held_ms : HELD_CAP_MS;
-    fetch_at(o, ab_now_ms() + o->held_ms + pause_ms(o) - FLUSH_MS);
+    owner_at(o, ab_now_ms() + o->held_ms + owner_fan_ms(o));
 }
 
 static void on_owner(void *arg, int status, const void *body, size_t len)
@@ -413,7 +261,7 @@ static void join(struct live *s)
     else if (place_cmp(&o->at, &s->at) > 0)
         s->at = o->at; /* there was nothing in between */
     s->joined = true;
-    fetch_soon(o);
+    owner_soon(o);
 }
 
 /* It has been given all that the live ones have been given: the page reaches as far as the owner's
@@ -576,34 +424,16 @@ static void check(struct conn *c)
 
 void live_tick(void)
 {
-    int64_t now_ms = ab_now_ms();
-    size_t polls = 0;
-
     conn_each(check);
-    for (size_t i = 0; i < BUCKETS && polls < POLLS_PER_TICK && live.owners; i++) {
-        live.poll_from = (live.poll_from + 1) % BUCKETS;
-        for (struct owner *o = live.bucket[live.poll_from], *next; o; o = next) {
-            next = o->next;
-            if (!o->bus && !o->asking && !o->due_ms && o->at.known
-                && now_ms - o->asked_ms >= POLL_MS) {
-                fetch_owner(o);
-                polls++;
-            }
-        }
-    }
+    owners_poll(POLL_MS);
 }
 
 int live_init(struct ab_error *err)
 {
-    if (uv_timer_init(&gw.loop, &live.flush) != 0)
-        return ab_fail(err, AB_EINTERNAL, "the loop takes no timer");
-    live.started = true;
-    return 0;
+    return owners_init(fetch_owner, err);
 }
 
 void live_free(void)
 {
-    if (live.started)
-        uv_close((uv_handle_t *)&live.flush, NULL);
-    live.started = false;
+    owners_free();
 }

@@ -23,15 +23,13 @@
 #define SLOW_MS 30000 /* for a slow reader to come to our close */
 #define FROM_CLIENT 4096
 #define BUCKETS 1024
-#define TOO_MANY "you have as many WebSockets here as a user may: close some, then try again"
 
 struct ws {
     wslay_event_context_ptr wslay;
-    bool events; /* /events/stream, else /subscribe-user */
     bool authed;
     bool counted; /* as one of its user */
     struct ab_token token;
-    struct live *live;
+    struct live *live; /* NULL: /subscribe-user */
     struct frame *ring[RING];
     size_t first, count, bytes;
     size_t sent;    /* bytes of the first frame that are on their way */
@@ -245,7 +243,7 @@ static void begin(struct conn *c)
     ws->authed = true;
     c->until_ms = 0; /* pings from now on */
     ws->heard_ms = ws->pinged_ms = ab_now_ms();
-    if (ws->events)
+    if (ws->live)
         live_begin(c, ws->live, ws->token.user, ws->token.site);
     else
         listen_to(c, ws->token.user);
@@ -254,7 +252,7 @@ static void begin(struct conn *c)
 /* What happens to a user's resources is told whole, of all sites: not to a token of one site. */
 static bool may_listen(const struct ws *ws, const struct ab_token *token)
 {
-    unsigned scopes = AB_SCOPE_USER | AB_SCOPE_READ | (ws->events ? AB_SCOPE_SITE : 0);
+    unsigned scopes = AB_SCOPE_USER | AB_SCOPE_READ | (ws->live ? AB_SCOPE_SITE : 0);
     return (token->scopes & scopes) != 0;
 }
 
@@ -271,7 +269,7 @@ static void take_token(struct conn *c, const char *text, size_t n)
         if (!may_listen(c->ws, &c->ws->token))
             ws_close(c, WS_POLICY, "this token may not listen");
         else if (take_place(c->ws, &c->ws->token) < 0)
-            ws_close(c, WS_TOO_MANY, TOO_MANY);
+            ws_close(c, WS_TOO_MANY, WS_TOO_MANY_TEXT);
         else
             begin(c);
         break;
@@ -418,189 +416,54 @@ void ws_more(struct conn *c)
     }
 }
 
-/* ---- upgrade */
+/* ---- the beginning */
 
-static int make_wslay(struct conn *c)
+static int make_wslay(struct ws *ws, struct conn *c)
 {
     static const struct wslay_event_callbacks callbacks = {
         .recv_callback = on_recv,
         .send_callback = on_send,
         .on_msg_recv_callback = on_message,
     };
-    if (wslay_event_context_server_init(&c->ws->wslay, &callbacks, c) != 0)
+    if (wslay_event_context_server_init(&ws->wslay, &callbacks, c) != 0)
         return -1;
-    wslay_event_config_set_max_recv_msg_length(c->ws->wslay, FROM_CLIENT);
+    wslay_event_config_set_max_recv_msg_length(ws->wslay, FROM_CLIENT);
     return 0;
 }
 
-static bool field_is(const struct conn *c, enum ab_http_field field, const char *text)
+int ws_make(struct conn *c, struct live *part, const struct ab_token *token)
 {
-    return ab_http_span_is(c->in + c->in_at, c->x.head.field[field], text);
-}
-
-/* RFC 6455 4.2.2: SHA-1 of the key and a fixed text, in base64. */
-static int accept_text(const char *key, char *out, size_t size)
-{
-    static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-    char text[64], raw[24];
-    unsigned char digest[20];
-
-    if (lws_b64_decode_string_len(key, 24, raw, sizeof(raw)) != 16)
-        return -1;
-    int n = snprintf(text, sizeof(text), "%.24s%s", key, guid);
-    lws_SHA1((unsigned char *)text, (size_t)n, digest);
-    return lws_b64_encode_string((const char *)digest, sizeof(digest), out, (int)size) < 0 ? -1 : 0;
-}
-
-/* A member of the sub-protocol list that begins with `prefix`; its rest, or n == 0. */
-static struct ab_http_span protocol_with(const struct conn *c, const char *prefix)
-{
-    struct ab_http_span s = c->x.head.field[AB_H_WS_PROTOCOL];
-    const char *b = c->in + c->in_at;
-    size_t want = strlen(prefix);
-    uint32_t at = s.at, end = s.at + s.n;
-
-    while (at < end) {
-        while (at < end && (b[at] == ' ' || b[at] == ',' || b[at] == '\t'))
-            at++;
-        uint32_t from = at;
-        while (at < end && b[at] != ',' && b[at] != ' ' && b[at] != '\t')
-            at++;
-        if (at - from > want && memcmp(b + from, prefix, want) == 0)
-            return (struct ab_http_span){from + (uint32_t)want, at - from - (uint32_t)want};
-    }
-    return (struct ab_http_span){0, 0};
-}
-
-static struct ws *ws_new(struct conn *c)
-{
-    struct exchange *x = &c->x;
-    struct ab_issues issues = {0};
     struct ws *ws = calloc(1, sizeof(*ws));
+    int status = 503;
 
-    if (!ws) {
-        reply_text(c, 503, "no memory for a WebSocket", NULL);
-        return NULL;
+    if (!ws || make_wslay(ws, c) < 0)
+        goto fail;
+    if (token) {
+        ws->authed = true;
+        ws->token = *token;
+        status = 429;
+        if (take_place(ws, token) < 0)
+            goto fail;
     }
-    ws->events = x->match.page == PAGE_EVENTS_STREAM;
-    if (ws->events) {
-        ws->live = live_new(c->in + c->in_at + x->head.query.at, x->head.query.n, &issues);
-        if (!ws->live) {
-            reply_issues(c, &issues);
-            free(ws);
-            ws = NULL;
-        }
-    }
-    ab_issues_free(&issues);
-    return ws;
+    ws->live = part;
+    c->ws = ws;
+    return 0;
+
+fail:
+    if (ws && ws->wslay)
+        wslay_event_context_free(ws->wslay);
+    free(ws);
+    live_destroy(&part);
+    return status;
 }
 
-/* Authorization counts for /events/stream only: the other one takes its token from the first frame.
- */
-static int check_header(struct conn *c, struct ab_token *token, bool *has)
+void ws_begin(struct conn *c, const char *text, size_t len)
 {
-    struct ab_http_span s = c->x.head.field[AB_H_AUTHORIZATION];
-
-    *has = false;
-    if (c->x.match.page != PAGE_EVENTS_STREAM || !ab_http_has(&c->x.head, AB_H_AUTHORIZATION))
-        return 0;
-    switch (auth_check_header(c->in + c->in_at + s.at, s.n, token)) {
-    case AUTH_OK:
-        *has = true;
-        if (token->scopes & (AB_SCOPE_USER | AB_SCOPE_SITE | AB_SCOPE_READ))
-            return 0;
-        reply_text(c, 403, "this token may not listen", NULL);
-        return -1;
-    case AUTH_NOT_YET:
-        reply_text(c, 503, "the server does not know yet how to check tokens; try again soon",
-                   NULL);
-        return -1;
-    case AUTH_NONE:
-        reply_text(c, 401, "Not authenticated", "www-authenticate: Bearer\r\n");
-        return -1;
-    default:
-        reply_text(c, 401, "Could not validate credentials", "www-authenticate: Bearer\r\n");
-        return -1;
-    }
-}
-
-static void send_101(struct conn *c, const char *accept, bool protocol)
-{
-    struct ab_buf out = {0};
-
-    ab_buf_printf(
-        &out,
-        "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
-        "sec-websocket-accept: %s\r\nx-request-id: %s\r\n%s\r\n",
-        accept, c->x.id, protocol ? "sec-websocket-protocol: abies.events.v1\r\n" : "");
-    conn_write(c, out.data, out.len);
-    ab_buf_free(&out);
-}
-
-/* From here on the connection speaks frames; those that came with the request are taken at once. */
-static void switch_over(struct conn *c, struct ws *ws, const char *token, size_t token_len)
-{
-    size_t used = c->x.head.length + (size_t)c->x.head.content_length;
-    size_t rest = c->in_len - c->in_at - used;
-    char *early = rest ? malloc(rest) : NULL;
-
-    if (early)
-        memcpy(early, c->in + c->in_at + used, rest);
     c->state = CONN_WS;
     c->until_ms = ab_now_ms() + TOKEN_MS;
     gw.count.ws_opened++;
-    if (ws->authed)
+    if (c->ws->authed)
         begin(c);
-    else if (token_len)
-        take_token(c, token, token_len);
-    http_reset(c);
-    conn_in_drop(c, c->in_len - c->in_at);
-    if (early)
-        ws_input(c, early, rest);
-    free(early);
-    conn_wake(c);
-}
-
-void ws_upgrade(struct conn *c)
-{
-    struct exchange *x = &c->x;
-    struct ab_http_span upgrade = x->head.field[AB_H_UPGRADE], key = x->head.field[AB_H_WS_KEY];
-    const char *b = c->in + c->in_at;
-    char accept[40];
-    struct ab_token token = {0};
-    bool authed;
-
-    if (!x->head.upgrade || !ab_http_list_has(b + upgrade.at, upgrade.n, "websocket")
-        || !field_is(c, AB_H_WS_VERSION, "13")) {
-        reply_text(c, 426, "this is a WebSocket: connect with a client of version 13",
-                   "upgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\n");
-        return;
-    }
-    if (key.n != 24 || accept_text(b + key.at, accept, sizeof(accept)) < 0) {
-        reply_text(c, 400, "Sec-WebSocket-Key is not 16 bytes in base64", NULL);
-        return;
-    }
-    if (check_header(c, &token, &authed) < 0)
-        return;
-    struct ws *ws = ws_new(c);
-    if (!ws)
-        return;
-    ws->authed = authed;
-    ws->token = token;
-    if (authed && take_place(ws, &token) < 0) {
-        live_destroy(&ws->live);
-        free(ws);
-        reply_text(c, 429, TOO_MANY, "retry-after: 5\r\n");
-        return;
-    }
-    c->ws = ws;
-    if (make_wslay(c) < 0) {
-        conn_kill(c);
-        return;
-    }
-    struct ab_http_span name = protocol_with(c, "abies.events.v"), bearer = {0, 0};
-    if (ws->events)
-        bearer = protocol_with(c, "bearer.");
-    send_101(c, accept, ws->events && name.n == 1 && b[name.at] == '1');
-    switch_over(c, ws, b + bearer.at, bearer.n);
+    else if (len)
+        take_token(c, text, len);
 }

@@ -21,6 +21,8 @@
 #define WS_SLOW 4008 /* reason: cursor */
 #define WS_FORGOTTEN 4010
 #define WS_TOO_MANY 4029 /* of this user */
+#define WS_TOO_MANY_TEXT                                                                           \
+    "you have as many WebSockets here as a user may: close some, then try again"
 
 struct conn;
 struct live;
@@ -34,7 +36,15 @@ struct frame {
 struct frame *frame_new(int opcode, const void *payload, size_t len);
 void frame_drop(struct frame *f);
 
-void ws_upgrade(struct conn *c); /* the request asks for one: 101, or an answer that says why not */
+/* upgrade.c: the request asks for one; 101, or an answer that says why not. */
+void ws_upgrade(struct conn *c);
+
+/* part: its part of /events/stream, taken in any case; NULL: /subscribe-user. token: of the
+ * request's head; NULL: a frame brings it. 0, or the status that says why there is none: 429 (the
+ * user has as many as they may), 503. */
+int ws_make(struct conn *c, struct live *part, const struct ab_token *token);
+/* 101 has been written. text: a token from the head that is not checked yet, if any. */
+void ws_begin(struct conn *c, const char *text, size_t len);
 void ws_input(struct conn *c, const char *bytes, size_t n);
 void ws_more(struct conn *c); /* WRITEABLE */
 void ws_free(struct conn *c);
