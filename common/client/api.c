@@ -3,13 +3,15 @@
  * A token is renewed by whoever needs it first; launchers wait longer than their agent does.
  * Refresh tokens are used once, and using one twice ends the whole family, so the renewal happens
  * under a lock beside the client file, looks first whether another process has just done it, and
- * puts its result into the file only if that still has the refresh token that was used. Two that
- * meet all the same (a file system without locks, a process that was stopped in mid-renewal) send
- * the same token within the moment in which the centre gives the same answer again.
+ * puts its result into the file only if that still has the refresh token that was used. A process
+ * that dies in mid-renewal leaves the key behind under which the next one gets the same answer
+ * (renewal.h). Two that meet all the same (a file system without locks) find that key as well, or
+ * send the same token within the moment in which the centre gives the same answer to anybody.
  */
 #include "api.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -18,6 +20,7 @@
 #include "crypt/crypt.h"
 #include "http.h"
 #include "http/metric.h"
+#include "renewal.h"
 #include "schema/json.h"
 
 #include <errno.h>
@@ -138,6 +141,16 @@ static int save(ab_api_t *self, struct ab_error *err)
     return 0;
 }
 
+/* Our tokens into the file. They are new: no answer needs to be asked for again. */
+static int save_new(ab_api_t *self, struct ab_error *err)
+{
+    if (save(self, err) < 0)
+        return -1;
+    (void)ab_fault("renewal.saved");
+    renewal_done(self->file.path);
+    return 0;
+}
+
 static int adopt(ab_api_t *self, struct ab_error *err)
 {
     struct timespec now = time_of(self->file.path);
@@ -152,7 +165,7 @@ static int adopt(ab_api_t *self, struct ab_error *err)
     }
     if (same(fresh.refresh_token, self->replaced)) { /* ours are newer */
         ab_client_file_free(&fresh);
-        return save(self, err);
+        return save_new(self, err);
     }
     ab_client_file_free(&self->file);
     self->file = fresh;
@@ -209,17 +222,17 @@ static int take_tokens(struct ab_client_file *file, const struct ab_buf *reply,
     return 0;
 }
 
-/* The key is made from the refresh token, so a renewal whose answer was lost, even by a crash of
- * ours, is the same request to the centre when it is sent again. */
+/* A renewal whose answer was lost, even by a crash of ours, is the same request to the centre when
+ * it is sent again. */
 static int send_refresh(ab_api_t *self, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf body = {0}, reply = {.limit = 1 << 20};
     const char *token = self->file.refresh_token;
-    uint8_t digest[16];
-    char key[33];
+    char key[RENEWAL_KEY];
 
-    ab_hash(token, strlen(token), digest, sizeof(digest));
-    ab_hex(digest, sizeof(digest), key);
+    if (renewal_key(self->file.path, token, key, err) < 0)
+        return -1;
+    (void)ab_fault("renewal.ask");
     ab_buf_str(&body, "{\"refresh_token\":");
     ab_buf_json_str(&body, token, strlen(token));
     ab_buf_str(&body, "}");
@@ -241,7 +254,7 @@ static int keep_tokens(ab_api_t *self, const char *sent, struct ab_error *err)
     if (ab_client_file_load_path(&now, self->file.path, NULL) == 0
         && !same(now.refresh_token, sent))
         return adopt(self, err);
-    if (save(self, NULL) < 0) { /* ours are good all the same; freshen tries again */
+    if (save_new(self, NULL) < 0) { /* ours are good all the same; freshen tries again */
         free(self->replaced);
         self->replaced = strdup(sent);
     }
@@ -267,6 +280,7 @@ static int renew_token(ab_api_t *self, const char *used, struct ab_error *err)
         self->renew_not_before_ms = ab_now_ms() + RENEW_AGAIN_MS;
         return -1;
     }
+    (void)ab_fault("renewal.answered");
     return keep_tokens(self, sent, err);
 }
 
@@ -298,7 +312,7 @@ static int64_t renew_before_us(const char *token)
 static void freshen(ab_api_t *self)
 {
     reread(self);
-    if (self->replaced && ab_now_ms() >= self->renew_not_before_ms && save(self, NULL) < 0)
+    if (self->replaced && ab_now_ms() >= self->renew_not_before_ms && save_new(self, NULL) < 0)
         self->renew_not_before_ms = ab_now_ms() + RENEW_AGAIN_MS;
     int64_t end = self->file.token_expiry_us;
     int64_t left = (end - ab_utc_us()) * (self->late ? 2 : 1);

@@ -150,7 +150,7 @@ static void bind_record(struct ab_call *call)
 {
     struct ab_worker *worker = call->worker;
     const struct ab_verb *verb = worker_verb(worker->service, call->route->verb);
-    bool rebuild = verb && verb->replay && call->reply.len > RECORD_BYTES;
+    bool rebuild = verb && verb->replay && (verb->secret || call->reply.len > RECORD_BYTES);
     if (rebuild) {
         ab_bind_null(call, "reply");
     } else {

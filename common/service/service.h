@@ -32,6 +32,7 @@ struct ab_call {
     int64_t token_site;
     const char *request_id; /* text */
     const char *trace;      /* 32 hex digits: in every log line, and in PostgreSQL's (%a) */
+    const char *key;        /* the client's Idempotency-Key; NULL: it sent none */
     const char *peer;       /* client's address; may be NULL */
     const char *host;       /* the address it used (Host); only `auth` gets it; may be NULL */
     int64_t deadline_ms;
@@ -61,14 +62,17 @@ struct ab_verb {
      * ab_record_ids: called with them in a fresh transaction when the same request comes again.
      * NULL: replies are small. */
     int (*replay)(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
+    /* The reply has a secret in it, so it is never recorded: replay makes it again, whatever its
+     * size. */
+    bool secret;
     /* Of an answer that was true only for a while: 1 it still is, and what was recorded is sent;
      * 0 it is not, and replay makes another. NULL: it is true for ever. */
     int (*still_true)(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
     /* Slow things (a remote login, a password hash): no BEGIN around the handler, each statement
      * for itself. Not recorded, and it may run twice: write it so that this is harmless. */
     bool no_transaction;
-    /* Changes something, though its route is not recorded (`mutates`): twice is harmless, or it
-     * hands out a secret. All others of that kind run READ ONLY and are answered before COMMIT. */
+    /* Changes something, though its route is not recorded (`mutates`): twice is harmless. All others
+     * of that kind run READ ONLY and are answered before COMMIT. */
     bool writes;
     /* Slow things of a verb that has a transaction: runs once, in front of it. -1 answers at once.
      */

@@ -233,6 +233,8 @@ static int attempt_plain(struct ab_call *call, const struct ab_verb *verb, struc
     if (call->route && request_name_plain(call, err) < 0)
         return -1;
     int rc = verb->handler(call, err);
+    if (rc >= 0)
+        (void)has_fault(call, "after_commit"); /* of its last statement; the reply is lost */
     return rc < 0 ? -1 : check_reply(call, err);
 }
 
@@ -312,6 +314,7 @@ static void open_call(struct ab_worker *self, const struct ask *ask, struct ab_c
         .username = ask->username,
         .scopes = ask->scopes,
         .token_site = ask->token_site,
+        .key = ask->key,
         .peer = ask->peer,
         .host = ask->host,
         .deadline_ms = ask->deadline_ms,

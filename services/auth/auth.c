@@ -36,7 +36,7 @@ static const struct ab_verb verbs[] = {
     {.name = "token.refresh", .handler = token_refresh, .no_transaction = true},
     {.name = "token.revoke", .handler = token_revoke, .no_transaction = true},
     {.name = "token.list", .handler = token_list},
-    {.name = "token.create", .handler = token_create, .writes = true},
+    {.name = "token.create", .handler = token_create, .replay = token_again, .secret = true},
     {.name = "token.delete", .handler = token_delete, .writes = true},
     {.name = "key.list", .handler = key_list},
     {.name = "token.revoked", .handler = token_revoked},

@@ -183,7 +183,6 @@ int device_token(struct ab_call *call, struct ab_error *err)
         return refuse(call, AB_EINVAL, "unsupported_grant_type", err);
     bind_code(call, in->device_code);
     bind_ms(call, "pause", "device_interval");
-    ab_bind_text(call, "request", call->request_id);
     PGresult *r = ab_run(call, &SQL_device_poll, err);
     if (!r)
         return -1;

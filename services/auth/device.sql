@@ -9,13 +9,13 @@ RETURNING id;
 
 -- name: device_poll
 -- Looks, and does what follows from it: a poll before its time moves the next one, and of those that find the user
--- one gets the token. The same request may come again (its service died): it is the one that has taken it.
+-- one gets the token. The same request may come again (its service died, or its answer was lost): it is the one that has taken it.
 WITH found AS (
     SELECT a.id, a.denied OR u.disabled IS NOT NULL AS denied, a.expires <= now() AS expired, a.user_id, u.username,
            a.next_poll, u.tokens_from
     FROM   device_attempts a
     LEFT   JOIN users u ON u.id = a.user_id
-    WHERE  a.client_id = :client_id AND a.device_hash = :device_hash AND (a.taken IS NULL OR a.taken = :request::text::uuid)
+    WHERE  a.client_id = :client_id AND a.device_hash = :device_hash AND (a.taken IS NULL OR a.taken = :key)
     FOR    UPDATE OF a
 ), paced AS (
     UPDATE device_attempts a
@@ -23,7 +23,7 @@ WITH found AS (
     FROM   found f
     WHERE  a.id = f.id AND f.user_id IS NULL AND NOT f.denied AND NOT f.expired
 ), taken AS (
-    UPDATE device_attempts a SET taken = :request::text::uuid
+    UPDATE device_attempts a SET taken = :key
     FROM   found f
     WHERE  a.id = f.id AND f.user_id IS NOT NULL AND NOT f.denied AND NOT f.expired
 )

@@ -15,7 +15,7 @@
 
 static struct {
     pthread_mutex_t lock;
-    uint8_t seal[32], derive[32];
+    uint8_t seal[32], derive[32], first[32];
     char kid[24];
     uint8_t secret[64];
 } signer = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -104,8 +104,9 @@ int key_start(const ab_conf_t *conf, ab_db_t *db, struct ab_error *err)
                        "seal_key is not set: it names the file that `abies-admin keys init` makes");
     if (ab_seal_key_load(path, signer.seal, err) < 0)
         return -1;
-    static const char use[] = "abies: refresh tokens";
+    static const char use[] = "abies: refresh tokens", first[] = "abies: first refresh tokens";
     ab_hash_keyed(signer.seal, use, sizeof(use), signer.derive, sizeof(signer.derive));
+    ab_hash_keyed(signer.seal, first, sizeof(first), signer.first, sizeof(signer.first));
 
     ab_arena_t *arena = ab_arena_new();
     int rc = ab_db_exec(db, "BEGIN", err);
@@ -134,12 +135,22 @@ int key_sign(const struct ab_token *token, char out[AB_TOKEN_MAX], struct ab_err
     return rc;
 }
 
-void key_derive(const char *text, char out[AB_SECRET_TEXT_MAX])
+static void derive(const uint8_t key[32], const void *from, size_t n, char out[AB_SECRET_TEXT_MAX])
 {
     uint8_t digest[32];
-    ab_hash_keyed(signer.derive, text, strlen(text), digest, sizeof(digest));
+    ab_hash_keyed(key, from, n, digest, sizeof(digest));
     ab_base64url(digest, sizeof(digest), out, AB_SECRET_TEXT_MAX);
     ab_wipe(digest, sizeof(digest));
+}
+
+void key_derive(const char *text, char out[AB_SECRET_TEXT_MAX])
+{
+    derive(signer.derive, text, strlen(text), out);
+}
+
+void key_derive_first(const uint8_t jti[16], char out[AB_SECRET_TEXT_MAX])
+{
+    derive(signer.first, jti, 16, out);
 }
 
 int key_list(struct ab_call *call, struct ab_error *err)

@@ -2,8 +2,10 @@
  *
  * A refresh token works once. If it comes again, either its reply got lost and the same client
  * repeats itself, or two parties have it. The successor is derived from the token, so a repetition
- * within a few seconds, while the successor is unused, gets the very same answer; any other ends
- * the whole family.
+ * gets the same answer while the successor is unused: within a few seconds anybody's, later only
+ * that of a client which shows the random Idempotency-Key that it used the token under. Any other
+ * ends the whole family. (Without that key, whoever copied a token could follow its owner from one
+ * to the next unnoticed, always a step behind.)
  */
 #include "token.h"
 
@@ -15,28 +17,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum {
+    PROOF_CHARS = 32
+}; /* of a key, at least */
+
 static int refuse(struct ab_call *call, struct ab_error *err)
 {
     call->hold_ms = ab_conf_ms(call->conf, "login_hold");
     return ab_fail_kind(err, AB_EAUTH, "bad_refresh",
                         "this refresh token is unknown, expired, or was used before: log in again");
-}
-
-static int read_owner(struct ab_call *call, const PGresult *r, struct token_owner *out,
-                      struct ab_error *err)
-{
-    size_t len;
-    int site = ab_col(r, "site_id");
-    out->user = ab_col_int(r, 0, ab_col(r, "owner_id"));
-    const char *text = ab_col_text(r, 0, ab_col(r, "username"), &len);
-    out->username = ab_strndup(call->arena, text, len);
-    out->site = ab_col_null(r, 0, site) ? 0 : ab_col_int(r, 0, site);
-    out->iat = ab_col_int(r, 0, ab_col(r, "iat"));
-    text = ab_col_text(r, 0, ab_col(r, "scope"), &len);
-    out->scope = ab_enum_find(&ab_enum_token_scope, text, len);
-    if (out->scope < 0)
-        return ab_fail(err, AB_EINTERNAL, "a token has the unknown scope `%.*s`", (int)len, text);
-    return 0;
 }
 
 /* The answer that got lost, once more. */
@@ -51,7 +40,7 @@ static int answer_again(struct ab_call *call, const PGresult *r, const char *nex
         return ab_fail(err, AB_EINTERNAL, "a refresh token is damaged");
     memcpy(access.jti, jti, sizeof(access.jti));
     access.ends_us = ab_col_time(r, 0, ab_col(r, "access_ends"));
-    if (read_owner(call, r, &owner, err) < 0 || token_sign(&owner, &access, err) < 0)
+    if (token_read_owner(call, r, &owner, err) < 0 || token_sign(&owner, &access, err) < 0)
         return -1;
     token_reply(call, &access, next);
     return 0;
@@ -81,6 +70,26 @@ static int used_before(struct ab_call *call, const char *next, struct ab_error *
     return refuse(call, err);
 }
 
+/* Nothing that can be guessed, or made from the token itself, as our own clients did once. */
+static bool is_proof(const char *key, const char *token)
+{
+    uint8_t digest[16];
+    char made[2 * sizeof(digest) + 1];
+    if (!key || strlen(key) < PROOF_CHARS)
+        return false;
+    ab_hash(token, strlen(token), digest, sizeof(digest));
+    ab_hex(digest, sizeof(digest), made);
+    return strcmp(key, made) != 0 && !strstr(key, token);
+}
+
+static void bind_proof(struct ab_call *call, const char *token)
+{
+    if (is_proof(call->key, token))
+        token_bind_hash(call, "proof", call->key);
+    else
+        ab_bind_null(call, "proof");
+}
+
 int token_refresh(struct ab_call *call, struct ab_error *err)
 {
     const struct token_refresh *in = call->req->body.v;
@@ -90,6 +99,7 @@ int token_refresh(struct ab_call *call, struct ab_error *err)
     key_derive(in->refresh_token, next);
     token_bind_hash(call, "hash", in->refresh_token);
     token_bind_hash(call, "next_hash", next);
+    bind_proof(call, in->refresh_token);
 
     /* The row is written before the token is signed, so that no token is out that cannot be
      * revoked. */
@@ -100,7 +110,7 @@ int token_refresh(struct ab_call *call, struct ab_error *err)
         return -1;
     if (PQntuples(r) == 0)
         return used_before(call, next, err);
-    if (read_owner(call, r, &owner, err) < 0 || token_sign(&owner, &access, err) < 0)
+    if (token_read_owner(call, r, &owner, err) < 0 || token_sign(&owner, &access, err) < 0)
         return -1;
     token_reply(call, &access, next);
     return 0;

@@ -47,6 +47,23 @@ int token_sign(const struct token_owner *owner, struct token_access *out, struct
     return key_sign(&token, out->text, err);
 }
 
+int token_read_owner(struct ab_call *call, const PGresult *r, struct token_owner *out,
+                     struct ab_error *err)
+{
+    size_t len;
+    int site = ab_col(r, "site_id");
+    out->user = ab_col_int(r, 0, ab_col(r, "owner_id"));
+    const char *text = ab_col_text(r, 0, ab_col(r, "username"), &len);
+    out->username = ab_strndup(call->arena, text, len);
+    out->site = ab_col_null(r, 0, site) ? 0 : ab_col_int(r, 0, site);
+    out->iat = ab_col_int(r, 0, ab_col(r, "iat"));
+    text = ab_col_text(r, 0, ab_col(r, "scope"), &len);
+    out->scope = ab_enum_find(&ab_enum_token_scope, text, len);
+    if (out->scope < 0)
+        return ab_fail(err, AB_EINTERNAL, "a token has the unknown scope `%.*s`", (int)len, text);
+    return 0;
+}
+
 void token_new_id(struct ab_call *call, const char *life, struct token_access *out)
 {
     int64_t ends_ms = ab_utc_us() / 1000 + ab_conf_ms(call->conf, life);
@@ -95,10 +112,8 @@ static void bind_user(struct ab_call *call, const struct token_owner *owner)
 
 /* The row of `tokens`, with its first refresh token; no row: as token_login's 0. */
 static PGresult *add(struct ab_call *call, const struct token_owner *owner, const char *name,
-                     const struct token_access *access, char refresh[AB_SECRET_TEXT_MAX],
-                     struct ab_error *err)
+                     const struct token_access *access, const char *refresh, struct ab_error *err)
 {
-    ab_secret_text(refresh);
     bind_user(call, owner);
     if (owner->site)
         ab_bind_int(call, "site", owner->site);
@@ -137,6 +152,7 @@ int token_login(struct ab_call *call, struct token_owner *owner, bool renewable,
     PGresult *r;
     token_new_id(call, renewable ? "short_token_ttl" : "token_ttl", &access);
     if (renewable) {
+        ab_secret_text(refresh);
         r = add(call, owner, "login", &access, refresh, err);
     } else {
         r = add_plain(call, owner, &access, err);
@@ -150,7 +166,12 @@ int token_login(struct ab_call *call, struct token_owner *owner, bool renewable,
     return 1;
 }
 
-/* ---- further tokens */
+/* ---- further tokens
+ *
+ * Their secrets are kept nowhere, and yet a repeated request gets them again: the access token is
+ * signed anew with what the rows say, the refresh token made again with a key that is not in the
+ * database.
+ */
 
 static int check_site(struct ab_call *call, const struct token_create *in, struct ab_error *err)
 {
@@ -223,6 +244,7 @@ int token_create(struct ab_call *call, struct ab_error *err)
     if (check_site(call, in, err) < 0)
         return -1;
     token_new_id(call, "short_token_ttl", &access);
+    key_derive_first(access.jti, refresh);
     PGresult *r = add(call, &owner, in->name, &access, refresh, err);
     if (!r)
         return -1;
@@ -230,6 +252,46 @@ int token_create(struct ab_call *call, struct ab_error *err)
         return ab_fail_kind(err, AB_EAUTH, "bad_token", "Could not validate credentials");
     owner.iat = ab_col_int(r, 0, ab_col(r, "iat"));
     if (token_sign(&owner, &access, err) < 0 || tell_made(call, in, r, err) < 0)
+        return -1;
+    int64_t id = ab_col_int(r, 0, ab_col(r, "id"));
+    ab_record_ids(call, &id, 1);
+    reply_created(call, r, &access, refresh);
+    return 0;
+}
+
+static int is_gone(int64_t id, struct ab_error *err)
+{
+    return ab_fail(err, AB_ENOENT,
+                   "token %" PRId64 ", which this request made before, has ended since: ask under "
+                   "another Idempotency-Key for a new one",
+                   id);
+}
+
+int token_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err)
+{
+    struct token_owner owner = {0};
+    struct token_access access;
+    char refresh[AB_SECRET_TEXT_MAX];
+    uint8_t digest[32];
+    size_t len, jti_len;
+    int64_t id = ids->n ? ids->v[0] : 0;
+    ab_bind_int(call, "token_id", id);
+    PGresult *r = ab_run(call, &SQL_token_made, err);
+    if (!r)
+        return -1;
+    if (PQntuples(r) == 0)
+        return is_gone(id, err);
+    const void *hash = ab_col_bytes(r, 0, ab_col(r, "hash"), &len);
+    const void *jti = ab_col_bytes(r, 0, ab_col(r, "jti"), &jti_len);
+    if (len != sizeof(digest) || jti_len != sizeof(access.jti))
+        return ab_fail(err, AB_EINTERNAL, "a refresh token is damaged");
+    memcpy(access.jti, jti, sizeof(access.jti));
+    key_derive_first(access.jti, refresh);
+    ab_hash(refresh, strlen(refresh), digest, sizeof(digest));
+    if (!ab_equal(digest, hash, sizeof(digest))) /* the first one has been forgotten */
+        return is_gone(id, err);
+    access.ends_us = ab_col_time(r, 0, ab_col(r, "access_ends"));
+    if (token_read_owner(call, r, &owner, err) < 0 || token_sign(&owner, &access, err) < 0)
         return -1;
     reply_created(call, r, &access, refresh);
     return 0;

@@ -28,6 +28,9 @@ struct token_access {
 /* A new id, and an end that the setting `life` says; then sign it. */
 void token_new_id(struct ab_call *call, const char *life, struct token_access *out);
 int token_sign(const struct token_owner *owner, struct token_access *out, struct ab_error *err);
+/* From a row of tokens with its user's name. */
+int token_read_owner(struct ab_call *call, const PGresult *r, struct token_owner *out,
+                     struct ab_error *err);
 /* Bind :jti and :access_ends. */
 void token_bind(struct ab_call *call, const struct token_access *access);
 /* Bind :param, the digest of a refresh token. */
@@ -42,6 +45,7 @@ int token_login(struct ab_call *call, struct token_owner *owner, bool renewable,
                 struct ab_error *err);
 
 int token_create(struct ab_call *call, struct ab_error *err);
+int token_again(struct ab_call *call, const struct ab_ids *ids, struct ab_error *err);
 int token_list(struct ab_call *call, struct ab_error *err);
 int token_delete(struct ab_call *call, struct ab_error *err);
 int token_revoked(struct ab_call *call, struct ab_error *err); /* verb: [{"jti", "expires"}] */

@@ -17,6 +17,17 @@ WITH may AS (
 )
 SELECT made.id, name, scope, site_id, created, last_used, iat FROM made, may;
 
+-- name: token_made
+-- What token_add made, and its first refresh token: the answer to a request that comes again. The access token's time is what it
+-- was then; a user whose tokens have been cut since gets none that is younger than the cut.
+SELECT t.id, t.owner_id, u.username, t.name, t.scope, t.site_id, t.created, r.hash, r.jti, r.access_ends,
+       extract(epoch FROM greatest(date_trunc('second', t.created),
+                                   CASE WHEN u.tokens_from < t.created + interval '2 seconds' THEN u.tokens_from END))::bigint AS iat
+FROM   tokens t
+JOIN   users u ON u.id = t.owner_id
+CROSS  JOIN LATERAL (SELECT hash, jti, access_ends FROM refresh_tokens WHERE token_id = t.id ORDER BY expires LIMIT 1) AS r
+WHERE  t.id = :token_id AND t.owner_id = :owner_id AND u.disabled IS NULL;
+
 -- name: token_plain
 -- A login whose token ends by itself: its row is what lists and revokes it. No row: as in token_add. `many`: none was made.
 WITH may AS (
@@ -38,7 +49,7 @@ SELECT id FROM sites WHERE id = :site AND owner_id = :owner_id;
 -- name: token_exchange
 -- Use one up, add the next. No row: unknown, expired, or used before (token_used says which).
 WITH old AS (
-    UPDATE refresh_tokens r SET used = now()
+    UPDATE refresh_tokens r SET used = now(), proof = :proof
     FROM   tokens t JOIN users u ON u.id = t.owner_id
     WHERE  r.hash = :hash AND r.used IS NULL AND r.expires > now() AND t.id = r.token_id AND u.disabled IS NULL
     RETURNING t.id, t.owner_id, u.username, t.scope, t.site_id,
@@ -52,15 +63,27 @@ WITH old AS (
 SELECT owner_id, username, scope, site_id, iat FROM old;
 
 -- name: token_used
--- One that was used before: a reply that got lost, if it is young and its successor unused; else it was stolen.
-SELECT r.token_id, t.owner_id, u.username, t.scope, t.site_id, next.jti, next.access_ends,
-       extract(epoch FROM greatest(date_trunc('second', now()), u.tokens_from))::bigint AS iat,
-       coalesce(r.used > now() - :grace::interval AND next.used IS NULL AND next.expires > now(), false) AS again
-FROM   refresh_tokens r
-JOIN   tokens t ON t.id = r.token_id
-JOIN   users u ON u.id = t.owner_id
-LEFT   JOIN refresh_tokens next ON next.hash = :next_hash
-WHERE  r.hash = :hash AND r.used IS NOT NULL AND u.disabled IS NULL;
+-- One that was used before: a reply that got lost, if its successor is unused, and it is young or comes with the proof that who
+-- used it asks again; else it was stolen. An access token that has ended meanwhile is replaced.
+WITH found AS (
+    SELECT r.token_id, t.owner_id, u.username, t.scope, t.site_id, next.jti, next.access_ends,
+           extract(epoch FROM greatest(date_trunc('second', now()), u.tokens_from))::bigint AS iat,
+           coalesce((r.used > now() - :grace::interval OR r.proof = :proof) AND next.used IS NULL AND next.expires > now(),
+                    false) AS again
+    FROM   refresh_tokens r
+    JOIN   tokens t ON t.id = r.token_id
+    JOIN   users u ON u.id = t.owner_id
+    LEFT   JOIN refresh_tokens next ON next.hash = :next_hash
+    WHERE  r.hash = :hash AND r.used IS NOT NULL AND u.disabled IS NULL
+), late AS (
+    UPDATE refresh_tokens n SET jti = :jti, access_ends = :access_ends
+    FROM   found f
+    WHERE  f.again AND n.hash = :next_hash AND n.used IS NULL AND n.access_ends <= now()
+    RETURNING n.jti, n.access_ends
+)
+SELECT f.token_id, f.owner_id, f.username, f.scope, f.site_id, f.iat, f.again, coalesce(l.jti, f.jti) AS jti,
+       coalesce(l.access_ends, f.access_ends) AS access_ends
+FROM   found f LEFT JOIN late l ON true;
 
 -- name: token_of_hash
 SELECT t.id, t.owner_id, u.username

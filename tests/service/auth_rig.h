@@ -2,12 +2,14 @@
 #ifndef AUTH_RIG_H
 #define AUTH_RIG_H
 
+#include "crypt/crypt.h"
 #include "fake.h"
 #include "pg.h"
 
 extern ab_db_t *db, *owner; /* as abies_auth; as the owner of the tables */
 extern ab_conf_t *conf;
 
+extern char rig_dir[]; /* of the seal key */
 extern int64_t rig_id; /* what stands for {id} in a path; 1 at the begin of a test */
 
 /* The last answer. */
@@ -27,13 +29,27 @@ int rig_look(const char *verb, const char *query);
 int rig_ask_as(const struct ab_caller *caller, const char *verb, const char *query,
                const char *body);
 int rig_pack(const char *verb, const char *query, const char *body, struct ab_buf *packed);
-const char *rig_text(const char *key); /* of the answer; it must be there */
+/* As a user, of an id; as anybody, of an id. */
+int rig_as(int64_t user, const char *verb, int64_t id, const char *body);
+int rig_ask_id(const struct ab_caller *caller, const char *verb, int64_t id, const char *body);
+int rig_login(const char *form);
+int rig_refresh(const char *token);
+int rig_refresh_keyed(const char *token, const char *key); /* Idempotency-Key */
+const char *rig_text(const char *key);                     /* of the answer; it must be there */
+int64_t rig_number(const char *key);
+/* Clients of the contract repeat refused log-ins, registrations and renewals at once, without end. */
+bool rig_was_held_back(void);
+/* Behind a call with its nth step broken (ab_fault_arm): there was no such step any more. */
+bool rig_unbroken(int nth);
 
 /* Settings at their defaults but for these pairs. */
 void rig_set(const char *const *pairs);
 #define SET(...) rig_set((const char *const[]){__VA_ARGS__, NULL})
 #define ALL_METHODS "login_methods", "password,oauth_device,oauth_authcode"
 
+int64_t rig_registered(const char *name, const char *password); /* its id */
+/* Of an access token, checked with the keys that gateways get. */
+struct ab_token rig_claims(const char *access);
 int64_t rig_user(const char *name, const char *password); /* its id; NULL: no password */
 
 #endif

@@ -28,13 +28,12 @@ static const struct {
     {"user.me", "reads one row"},
     {"user.login", "counts the try; a token that nobody got is of no use to anybody"},
     {"device.login", "a device code that nobody got expires"},
-    {"device.token", "the answer of an agreed log-in is given once, to who asks again"},
+    {"device.token", "the answer of an agreed log-in is given to one key, again if it asks again"},
     {"oauth.login", "a state that nobody got expires"},
     {"oauth.login_device", "likewise"},
     {"oauth.callback", "the provider's code works once, whoever sends it"},
-    {"token.refresh", "the successor is derived from the token: a repeat gets the same one"},
+    {"token.refresh", "a repeat gets the same successor, from whoever proves to have asked"},
     {"token.revoke", "what is gone is gone"},
-    {"token.create", "hands out a secret, which is kept nowhere: a repeat makes another token"},
     {"session.touch", "a sign of life"},
     {"session.heartbeat", "a sign of life"},
 };
@@ -94,6 +93,27 @@ static void what_is_not_recorded_only_reads_or_says_why(void **state)
     }
 }
 
+/* Schemas mark their secrets: an answer that has one must not lie in `requests`. */
+static void an_answer_with_a_secret_is_made_again_and_never_recorded(void **state)
+{
+    size_t secret = 0;
+
+    (void)state;
+    for (size_t i = 0; i < ab_n_routes; i++) {
+        const struct ab_route *route = &ab_routes[i];
+        const struct ab_verb *verb = verb_of(route);
+        bool has = false;
+        for (int f = 0; route->reply && f < route->reply->n_fields; f++)
+            has = has || (route->reply->fields[f].flags & AB_SECRET_TEXT);
+        if (has && route->mutates && !verb->secret)
+            fail_msg("%s answers with a secret: set `secret`, and make it again", route->verb);
+        if (verb->secret)
+            assert_non_null(verb->replay);
+        secret += verb->secret;
+    }
+    assert_true(secret > 0);
+}
+
 static void no_excuse_is_left_of_a_verb_that_is_gone(void **state)
 {
     (void)state;
@@ -107,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_changes_something_is_recorded_in_its_own_transaction),
         cmocka_unit_test(what_is_not_recorded_only_reads_or_says_why),
+        cmocka_unit_test(an_answer_with_a_secret_is_made_again_and_never_recorded),
         cmocka_unit_test(no_excuse_is_left_of_a_verb_that_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

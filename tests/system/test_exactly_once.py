@@ -26,7 +26,8 @@ from centre import Centre, temporary_folder, wait_for
 
 POINTS = ("before_begin", "before_commit", "after_commit")
 VERBS = {"jobs": ("job.create", "job.array", "job.patch"), "sessions": ("session.create", "session.acquire", "session.delete"),
-         "transfers": ("transfer.patch",), "auth": ("user.register", "token.delete")}
+         "transfers": ("transfer.patch",), "auth": ("user.register", "token.create", "token.delete", "token.refresh")}
+PLAIN = ("token.refresh",)  # each statement for itself: there is no COMMIT of ours to die in front of
 SETTINGS = {"beat": "200ms", "dead": "1500ms", "login_limit": "100000", "login_limit_address": "100000", "workers": "2"}
 PATIENCE = 60
 
@@ -42,6 +43,10 @@ def sql(centre, text, *args):
     with open_databases.db.cursor() as cursor:
         cursor.execute(text, args)
         return cursor.fetchall()
+
+
+def faults(service):
+    return [(verb, point) for verb in VERBS[service] for point in POINTS if verb not in PLAIN or point != "before_commit"]
 
 
 def meaning(answer):
@@ -100,7 +105,7 @@ class Doomed:
         self.env = dict(x.split(b"=", 1) for x in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if x)
         self.cwd = os.readlink(f"/proc/{pid}/cwd")
         self.folder = centre.home / "log"
-        self.to_come = [(verb, point) for verb in VERBS[service] for point in POINTS]
+        self.to_come = faults(service)
         self.dice.shuffle(self.to_come)
         self.running, self.done, self.number = [], [], 0
 
@@ -209,12 +214,26 @@ def test_every_request_is_done_once(centre):
             name = f"once-{turn}"
             user = client.keyed("POST", "/auth/password/register", {"username": name, "password": "something-secret"}, 201)
             assert sql(centre, "SELECT id FROM users WHERE username = %s", name) == [(user["id"],)]
-            token = client.insist("POST", "/auth/tokens", {"name": name, "scope": "read"}).json()["id"]
+            made = client.keyed("POST", "/auth/tokens", {"name": name, "scope": "read"}, 201)
+            token = made["id"]
+            assert sql(centre, "SELECT id FROM tokens WHERE name = %s", name) == [(token,)]
+            assert requests.get(tenant.root + "/sites/", headers={"Authorization": f"Bearer {made['access_token']}"}, verify=centre.ca, timeout=40).status_code in (200, 503)
             client.keyed("DELETE", f"/auth/tokens/{token}", None, 204)
             assert sql(centre, "SELECT count(*) FROM audit WHERE action = 'token.delete' AND detail LIKE %s", f"token {token}%")[0][0] <= 1
 
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        running = [pool.submit(creator, f"c{i}") for i in range(3)] + [pool.submit(f) for f in (leaser, mover, registrar)]
+    def renewer():
+        """A chain of refresh tokens: if any of its answers were another one than the first, it would end."""
+        client = Client(tenant, counts)
+        first = client.keyed("POST", "/auth/tokens", {"name": "renewed", "scope": "read"}, 201)
+        token, length = first["refresh_token"], 0
+        while not stop.is_set():
+            got = client.insist("POST", "/auth/token/refresh", {"refresh_token": token}, f"rn-{uuid.uuid4().hex}")
+            assert got.status_code == 200, f"link {length}: {got.status_code} {got.text}"
+            token, length = got.json()["refresh_token"], length + 1
+        assert sql(centre, "SELECT count(*) FROM refresh_tokens WHERE token_id = %s", first["id"]) == [(length + 1,)]
+
+    with concurrent.futures.ThreadPoolExecutor(7) as pool:
+        running = [pool.submit(creator, f"c{i}") for i in range(3)] + [pool.submit(f) for f in (leaser, mover, registrar, renewer)]
 
         def all_done():
             for d in doomed:
@@ -236,7 +255,7 @@ def test_every_request_is_done_once(centre):
         assert got == n or (least == 0 and got == 0), f"{serial}: {n} jobs were asked for (told: {least}), {got} are there"
     assert set(there) <= {*asked, "moved"}
     print(json.dumps({"counts": {str(k): v for k, v in counts.items()}, "jobs": sum(there.values())}))
-    assert sorted(itertools.chain(*(d.done for d in doomed))) == sorted((v, p) for verbs in VERBS.values() for v in verbs for p in POINTS)
+    assert sorted(itertools.chain(*(d.done for d in doomed))) == sorted(itertools.chain(*map(faults, VERBS)))
     assert counts["replayed at first sight"] > 0, "no reply was lost"
 
 

@@ -1,5 +1,6 @@
 """Tokens of a site in mid-run: a launcher whose agent is stopped renews them itself, and nobody uses one twice."""
 import os
+import re
 import signal
 import time
 
@@ -9,7 +10,9 @@ import requests
 from centre import BIN, Centre, temporary_folder, wait_for
 
 TOKEN_SEC = 4
-SETTINGS = {"session_ttl": "4s", "sweep_period": "500ms", "beat": "250ms", "dead": "1500ms", "short_token_ttl": f"{TOKEN_SEC}s"}
+GRACE_SEC = 2
+SETTINGS = {"session_ttl": "4s", "sweep_period": "500ms", "beat": "250ms", "dead": "1500ms", "short_token_ttl": f"{TOKEN_SEC}s",
+            "refresh_grace": f"{GRACE_SEC}s"}
 
 HELD = """
 name: held
@@ -108,3 +111,40 @@ def test_agent_and_launcher_never_use_a_token_twice(centre, site, job):
     wait_for(lambda: state(centre, job) == "JOB_FINISHED", 30, "the job ends")
     audit = centre.run([BIN / "abies-admin", "audit", "--json", "--home", centre.home]).stdout
     assert "token.reuse" not in audit
+
+
+# ------------------------------------------------------------------ a renewer that dies
+
+@pytest.mark.parametrize("point", ["ask", "answered", "saved"])
+def test_a_program_that_is_killed_in_mid_renewal_costs_no_log_in(centre, tmp_path, point):
+    """At each of its fault points; the next program comes when the moment of grace is long over, and its access token as well."""
+    made = centre.post("/auth/tokens", {"name": f"killed-{point}", "scope": "user"})
+    client = tmp_path / "client.yml"
+    client.write_text(f"api_root: {centre.root}\nca_file: {centre.ca}\ntoken: {made['access_token']}\n"
+                      f"token_expiry: 2020-01-01T00:00:00\nrefresh_token: {made['refresh_token']}\n")
+    client.chmod(0o600)
+    env = {"ABIES_CLIENT_PATH": str(client)}
+    killed = centre.cli("whoami", check=False, env={**env, "ABIES_FAULT": f"renewal.{point}:kill:1"})
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (made["refresh_token"] in client.read_text()) == (point != "saved")
+    assert (tmp_path / "client.yml.renewal").exists()
+    time.sleep(GRACE_SEC + 1 if point != "answered" else TOKEN_SEC + 1)
+    for _ in range(2):  # the second one uses what the first one was given
+        client.write_text(re.sub("token_expiry: .*", "token_expiry: 2020-01-01T00:00:00", client.read_text()))
+        assert centre.cli_json("whoami", env=env)["username"]
+    assert not (tmp_path / "client.yml.renewal").exists()
+    audit = centre.run([BIN / "abies-admin", "audit", "--json", "--home", centre.home]).stdout
+    assert "token.reuse" not in audit
+
+
+def test_who_copied_the_file_is_found_out_all_the_same(centre, tmp_path):
+    made = centre.post("/auth/tokens", {"name": "copied", "scope": "user"})
+    renew = lambda token, key: requests.post(centre.root + "/auth/token/refresh", json={"refresh_token": token}, headers={"Idempotency-Key": key}, verify=centre.ca, timeout=30)
+    mine = "rn-" + os.urandom(20).hex()
+    next_token = renew(made["refresh_token"], mine).json()["refresh_token"]
+    time.sleep(GRACE_SEC + 0.5)
+    assert renew(made["refresh_token"], mine).json()["refresh_token"] == next_token
+    assert renew(made["refresh_token"], "rn-" + os.urandom(20).hex()).status_code == 401
+    assert renew(next_token, mine).status_code == 401
+    audit = centre.run([BIN / "abies-admin", "audit", "--json", "--home", centre.home]).stdout
+    assert "token.reuse" in audit
