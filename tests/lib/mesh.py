@@ -122,8 +122,9 @@ class Process:
 
 
 class Mesh:
-    def __init__(self, folder, pg, settings=None, database=None, database_url=None):
-        """database_url: what services use instead of the socket of pg; {role} is put in."""
+    def __init__(self, folder, pg, settings=None, database=None, database_url=None, fill=None):
+        """database_url: what services use instead of the socket of pg; {role} is put in. fill(mesh): what is in the database already, and
+        in the folder of secrets, when it is made ready."""
         self.folder, self.pg = pathlib.Path(folder), pg
         self.folder.mkdir(parents=True, exist_ok=True)
         self.settings = {**QUICK, **(settings or {})}
@@ -131,17 +132,19 @@ class Mesh:
         self.database_url = database_url or pg.url("abies_{role}", self.database)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("ABIES_", "PG"))}
         self.env.update(HOME=str(self.folder), HOSTS_FILE=str(self.folder / "hosts"))
-        self.processes, self.bus = [], []
+        self.processes, self.bus, self.fill = [], [], fill
         self.hosts({})
 
     def __enter__(self):
         """As `abies-admin init` makes it; done once for each PostgreSQL, and copied."""
-        template = getattr(self.pg, "template", None)
+        template = None if self.fill else getattr(self.pg, "template", None)
         self.pg.query(f"CREATE DATABASE {self.database}" + (f" TEMPLATE {template[0]}" if template else ""))
         if template:
             for name in ("secrets", "curve"):
                 shutil.copytree(template[1] / name, self.folder / name)
         else:
+            if self.fill:
+                self.fill(self)
             self.admin("init", "--secrets", self.folder / "secrets", "--curve-dir", self.folder / "curve")
         return self
 

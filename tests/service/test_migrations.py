@@ -8,7 +8,8 @@ import uuid
 import pytest
 from throwaway import ROOT, Database
 
-FIRST = 5  # those before it have never run beside an older program: there was no release
+# Written before migrations named what they take away. No program used these tables as 0001 made them: there were no routes yet.
+UNUSED = {"0004_sign_in.sql": {"device_attempts", "login_states"}}
 MIGRATIONS = sorted((ROOT / "common/db/migrations").glob("[0-9]*.sql"))
 CATALOGUE = {
     "relation": "SELECT relname, relkind FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'S') AND NOT relispartition",
@@ -46,12 +47,13 @@ def breaks(before, after, gone):
             elif after[kind][name] != what:
                 bad.append(f"{kind} {name} was {what} and is {after[kind][name]}")
     for name in after["required"]:
-        if name.split(".")[0] in before["relation"] and name not in before["required"]:
+        table = name.split(".")[0]  # one that is gone may come again as another
+        if table in before["relation"] and table not in gone and name not in before["required"]:
             bad.append(f"column {name} must be given now")
     for name, what in after["rule"].items():
         table, (columns, text) = name.split(" ")[0], what.split("|", 1)
         touched = not columns or any(f"{table}.{column}" in before["column"] for column in columns.split())
-        if table in before["relation"] and touched and before["rule"].get(name) != what and name not in gone:
+        if table in before["relation"] and table not in gone and touched and before["rule"].get(name) != what and name not in gone:
             bad.append(f"a new rule, {name}: {text}")
     return bad
 
@@ -76,10 +78,10 @@ def steps(cluster):
     admin.psql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.mark.parametrize("number", range(FIRST - 1, len(MIGRATIONS)), ids=[m.stem for m in MIGRATIONS[FIRST - 1:]])
+@pytest.mark.parametrize("number", range(1, len(MIGRATIONS)), ids=[m.stem for m in MIGRATIONS[1:]])
 def test_a_migration_takes_nothing_away_from_the_version_before(steps, number):
     name, text, before, after = steps[0][number]
-    assert breaks(before, after, contract(text)) == [], name
+    assert breaks(before, after, contract(text) | UNUSED.get(name, set())) == [], name
 
 
 @pytest.mark.parametrize("change, complaint", [
