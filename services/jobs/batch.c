@@ -173,17 +173,53 @@ int batch_patch(struct ab_call *call, struct ab_error *err)
     return 0;
 }
 
-/* Its row goes first, which makes sessions forget it; then the jobs do: the order of all locks. */
+/* ---- the end */
+
+/* Its jobs do not know it any more. 1 none is left that does, 0 the piece is full, -1. */
+static int forget(struct ab_call *call, const struct ab_piece *piece, struct ab_error *err)
+{
+    for (;;) {
+        if (check_time(call, err) < 0)
+            return -1;
+        PGresult *r = ab_run(call, &SQL_batch_forget, err);
+        if (!r)
+            return -1;
+        if (ab_col_int(r, 0, 0) == 0)
+            return 1;
+        if (piece && ab_piece_full(piece))
+            return 0;
+    }
+}
+
+/* While its jobs are many, pieces forget it and nothing else: whoever deletes its row locks sessions,
+ * and may have locked no job before. */
+static int forget_many(struct ab_call *call, const struct ab_piece *piece, struct ab_error *err)
+{
+    PGresult *r = piece->may ? ab_run(call, &SQL_batch_many, err) : NULL;
+    if (piece->may && !r)
+        return -1;
+    if (!r || !ab_col_bool(r, 0, 0))
+        return 0;
+    return forget(call, piece, err) < 0 ? -1 : 1;
+}
+
+/* Its row goes before the last jobs, which makes sessions forget it: the order of all locks. */
 int batch_delete(struct ab_call *call, struct ab_error *err)
 {
-    ab_bind_int(call, "batch_id", call->req->id);
-    ab_bind_int(call, "token_site", call->token_site);
-    PGresult *gone = ab_run(call, &SQL_batch_delete, err);
-    if (!gone)
+    struct ab_piece piece;
+
+    if (ab_piece_open(&piece, call, err) < 0)
         return -1;
-    if (PQntuples(gone) == 0)
+    ab_bind_int(call, "batch_id", call->req->id);
+    PGresult *locked = lock(call, &call->req->id, 1, err);
+    if (!locked)
+        return -1;
+    if (PQntuples(locked) == 0)
         return ab_not_found(call, err);
-    if (!ab_run(call, &SQL_batch_forget, err))
+    int more = forget_many(call, &piece, err);
+    if (more != 0)
+        return more < 0 ? -1 : ab_piece_more(&piece, call);
+    if (!ab_run(call, &SQL_batch_delete, err) || forget(call, NULL, err) < 0)
         return -1;
     notice_id(call, "delete", "batch_job", call->req->id);
     return 0;

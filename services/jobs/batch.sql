@@ -53,11 +53,23 @@ DELETE FROM batch_jobs
 WHERE  id = :batch_id AND owner_id = :owner_id AND (:token_site::bigint = 0 OR site_id = :token_site)
 RETURNING id;
 
+-- name: batch_many
+-- More jobs than one batch_forget takes?
+SELECT count(*) > 1000 AS many
+FROM  (SELECT FROM jobs WHERE batch_job_id = :batch_id AND owner_id = :owner_id LIMIT 1001) AS j;
+
 -- name: batch_forget
-WITH held AS MATERIALIZED (
-    SELECT id FROM jobs
-    WHERE  batch_job_id = :batch_id AND owner_id = :owner_id
-    ORDER  BY id
-    FOR    NO KEY UPDATE
+-- A thousand of its jobs, any, but locked in the usual order.
+WITH part AS MATERIALIZED (
+    SELECT id FROM jobs WHERE batch_job_id = :batch_id AND owner_id = :owner_id LIMIT 1000
+), held AS MATERIALIZED (
+    SELECT j.id
+    FROM   (SELECT id FROM part ORDER BY id OFFSET 0) AS s
+    JOIN   jobs j ON j.id = s.id
+    WHERE  j.batch_job_id = :batch_id
+    ORDER  BY j.id
+    FOR    NO KEY UPDATE OF j
+), gone AS (
+    UPDATE jobs j SET batch_job_id = NULL FROM held h WHERE j.id = h.id
 )
-UPDATE jobs j SET batch_job_id = NULL FROM held h WHERE j.id = h.id;
+SELECT count(*) AS found FROM part;

@@ -157,6 +157,50 @@ static void an_app_goes_when_its_last_job_has_gone(void **state)
     check_books();
 }
 
+static void a_batch_job_goes_when_its_jobs_have_forgotten_it(void **state)
+{
+    (void)state;
+    struct who me = in_pieces("batch");
+    int64_t batch_job = new_batch_job(user, site), session = new_session(user, site, batch_job);
+    many(MANY, "PREPROCESSED");
+    pg_exec(desk_db(), "UPDATE jobs SET batch_job_id = %" I " WHERE owner_id = %" I, batch_job,
+            user);
+    give_up_behind(1);
+    assert_int_equal(ask_as(&me, "DELETE", path("/batch-jobs/%" I, batch_job), NO_BODY), 202);
+    int64_t rest = left("batch_job_id IS NOT NULL");
+    assert_in_range(rest, 1, MANY - 1000);
+    assert_int_equal(ask(user, "GET", path("/batch-jobs/%" I, batch_job), NO_BODY), 200);
+    /* its launcher goes on meanwhile, and what it takes now is found as well */
+    assert_int_equal(ask(user, "POST", path("/sessions/%" I, session),
+                         "{'max_num_jobs': 2000, 'filter_tags': {}}"),
+                     200);
+    assert_int_equal(len(""), 2000);
+    give_up_behind(0);
+    assert_int_equal(ask_as(&me, "DELETE", path("/batch-jobs/%" I, batch_job), NO_BODY), 204);
+    assert_true(pieces() > 2);
+    assert_int_equal(left("batch_job_id IS NOT NULL"), 0);
+    assert_int_equal(left("true"), MANY);
+    assert_int_equal(left(path("session_id = %" I, session)), 2000);
+    assert_int_equal(
+        pg_int(desk_db(), "SELECT count(batch_job_id) FROM sessions WHERE id = %" I, session), 0);
+    assert_int_equal(ask(user, "GET", path("/batch-jobs/%" I, batch_job), NO_BODY), 404);
+    assert_int_equal(ask_as(&me, "DELETE", path("/batch-jobs/%" I, batch_job), NO_BODY), 204);
+    assert_int_equal(ask(user, "DELETE", path("/batch-jobs/%" I, batch_job), NO_BODY), 404);
+}
+
+static void a_batch_job_of_few_jobs_goes_at_once(void **state)
+{
+    (void)state;
+    struct who me = in_pieces(NULL);
+    int64_t batch_job = new_batch_job(user, site);
+    many(1000, "PREPROCESSED");
+    pg_exec(desk_db(), "UPDATE jobs SET batch_job_id = %" I " WHERE owner_id = %" I, batch_job,
+            user);
+    assert_int_equal(ask_as(&me, "DELETE", path("/batch-jobs/%" I, batch_job), NO_BODY), 204);
+    assert_int_equal(pieces(), 1);
+    assert_int_equal(left("batch_job_id IS NOT NULL"), 0);
+}
+
 static void a_site_goes_with_its_apps_and_sessions(void **state)
 {
     (void)state;
@@ -261,6 +305,8 @@ int main(void)
         test(a_repeat_goes_through_what_is_done_and_on_from_there),
         test(a_walk_ends_though_jobs_are_created_meanwhile),
         test(an_app_goes_when_its_last_job_has_gone),
+        test(a_batch_job_goes_when_its_jobs_have_forgotten_it),
+        test(a_batch_job_of_few_jobs_goes_at_once),
         test(a_site_goes_with_its_apps_and_sessions),
         test(a_session_ends_in_pieces_and_is_nobodys_meanwhile),
         test(deleting_a_large_session_frees_all_its_jobs),
