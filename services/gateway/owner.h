@@ -19,7 +19,7 @@ struct owner {
     struct place
         at;         /* all up to here has gone out to the live ones; not known: no one has joined */
     int64_t due_ms; /* waiting to be fetched then; 0: not */
-    int64_t asked_ms; /* the last fetch */
+    int64_t asked_ms; /* the last fetch or poll */
     int64_t fan_us;   /* what it took to tell the subscribers, the last time */
     int64_t hint_us;  /* the first hint that no fetch has answered; 0: none */
     int64_t held_ms;  /* the last wait for an open transaction; 0: none is in the way */
@@ -31,7 +31,8 @@ struct owner {
 /* fetch: its time has come. */
 int owners_init(void (*fetch)(struct owner *o), struct ab_error *err);
 void owners_free(void);
-/* Some of those that nobody has asked for so long: the others' turn is at the next calls. */
+/* Those that nobody has asked for so long: many together, and who has moved on is fetched. What is too
+ * much for one call has its turn at the next ones. */
 void owners_poll(int64_t every_ms);
 
 struct owner *owner_find(int64_t id);

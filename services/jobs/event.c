@@ -149,6 +149,25 @@ static void narrow_to_token(const struct ab_call *call, struct ab_ids *sites)
     *sites = (struct ab_ids){(int64_t *)(found ? &call->token_site : &none), 1};
 }
 
+/* For the gateway, which asks for many owners at once: a list of those that it should look after. */
+int event_moved(struct ab_call *call, struct ab_error *err)
+{
+    const struct event_moved *q = call->req->query;
+
+    if (q->owner.n != q->xid.n || q->owner.n != q->id.n)
+        return ab_fail(err, AB_EINVAL, "each owner has one place: a transaction and an event");
+    ab_bind_ids(call, "owners", q->owner.v, q->owner.n);
+    ab_bind_ids(call, "xids", q->xid.v, q->xid.n);
+    ab_bind_ids(call, "places", q->id.v, q->id.n);
+    PGresult *r = ab_run(call, &SQL_event_moved, err);
+    if (!r)
+        return -1;
+    ab_pack_array(&call->reply, (uint32_t)PQntuples(r));
+    for (int i = 0; i < PQntuples(r); i++)
+        ab_pack_int(&call->reply, ab_col_int(r, i, 0));
+    return 0;
+}
+
 /* For the gateway: {"next": cursor, "more": are there more at once?, "head": the page knows everything
  * below this cursor, "held": more have happened, but an older transaction is still open,
  * "results": [...]} */

@@ -4,6 +4,6 @@
 
 #include "service/service.h"
 
-ab_handler_f event_list, event_tail;
+ab_handler_f event_list, event_tail, event_moved;
 
 #endif

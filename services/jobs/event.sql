@@ -4,6 +4,12 @@
 -- Behind it all events of the owner are there.
 SELECT xid, id FROM event_floors WHERE owner_id = :owner_id;
 
+-- name: event_moved
+-- Owners with events behind their places, also such that an open transaction holds back: event_tail says so.
+SELECT o.owner_id
+FROM   unnest(:owners::bigint[], :xids::bigint[], :places::bigint[]) AS o (owner_id, xid, id)
+WHERE  EXISTS (SELECT FROM events e WHERE e.owner_id = o.owner_id AND (e.xid, e.id) > (o.xid::text::xid8, o.id));
+
 -- name: event_tail
 -- Everything of one owner after the cursor that no running transaction can still slip under: what is below `head`.
 -- Without a cursor (xid NULL) the page is empty and begins at head: whatever is written from now on. Rows that a

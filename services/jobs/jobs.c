@@ -56,6 +56,7 @@ static const struct ab_verb verbs[] = {
     {.name = "batch_job.delete", .handler = batch_delete},
     {.name = "event.list", .handler = event_list},
     {.name = "event.tail", .handler = event_tail},
+    {.name = "event.moved", .handler = event_moved},
     {0},
 };
 

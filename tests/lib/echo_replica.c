@@ -4,6 +4,7 @@
  *   echo_replica run SERVICE INSTANCE GATEWAY FOLDER [curve=DIR] [workers=N] [capacity=N] [beat=MS]
  * [dead=MS] echo_replica keys DIR NAME...                 CURVE pairs, the public ones copied to
  * DIR/allowed echo_replica token FOLDER USER SCOPES SECONDS [site=N] [jti=TEXT] [username=TEXT]
+ * [users=N: of so many, from USER on]
  *
  * FOLDER/VERB is a script: a first line "STATUS DELAY_MS", then the body (msgpack). Without one the
  * reply says what came: {verb, user, username, scopes, site, key, uuid, try, trace, peer, bytes}.
@@ -111,9 +112,11 @@ static int make_token(int argc, char **argv)
     (void)snprintf(token.jti, sizeof(token.jti), "%s", option(argc, argv, "jti", jti));
     (void)snprintf(token.username, sizeof(token.username), "%s",
                    option(argc, argv, "username", "tester"));
-    if (ab_token_sign(&token, "test", secret, out, &err) < 0)
-        die("token", &err);
-    puts(out);
+    for (int64_t n = atoll(option(argc, argv, "users", "1")); n > 0; n--, token.user++) {
+        if (ab_token_sign(&token, "test", secret, out, &err) < 0)
+            die("token", &err);
+        puts(out);
+    }
     return 0;
 }
 
@@ -335,6 +338,38 @@ static void note(const struct ab_task_info *t)
     ab_close(&fd);
 }
 
+/* All owners have the same log: its last line against the place of each. */
+static void reply_moved(struct ab_buf *out, const struct ab_task_info *t)
+{
+    AB_AUTO(ab_buf_free) struct ab_buf log = slurp("events"), ids = {0};
+    static const char *const names[] = {"owner", "xid", "id"};
+    struct ab_cursor q, list[3];
+    int64_t xid = 0, id = 0, v[3];
+    uint32_t n = 0, moved = 0;
+
+    for (const char *p = log.data, *end = p + log.len; p && p < end;) {
+        (void)sscanf(p, "%" SCNd64 " %" SCNd64, &xid, &id);
+        p = memchr(p, '\n', (size_t)(end - p));
+        p = p ? p + 1 : end;
+    }
+    if (ab_cursor_find(ab_cursor(t->body, t->body_len), "q", &q) < 0)
+        return;
+    for (int i = 0; i < 3; i++)
+        if (ab_cursor_find(q, names[i], &list[i]) < 0 || ab_cursor_array(&list[i], &n) < 0)
+            return;
+    for (; n > 0; n--) {
+        for (int i = 0; i < 3; i++)
+            if (ab_cursor_int(&list[i], &v[i]) < 0)
+                return;
+        if (v[1] > xid || (v[1] == xid && v[2] >= id))
+            continue;
+        ab_pack_int(&ids, v[0]);
+        moved++;
+    }
+    ab_pack_array(out, moved);
+    ab_buf_add(out, ids.data, ids.len);
+}
+
 static int status_of(const char *verb)
 {
     const struct ab_route *route = ab_route_of_verb(verb);
@@ -364,6 +399,8 @@ static void serve(ab_task_t *task)
         reply_keys(&out);
     else if (strcmp(t->verb, "token.revoked") == 0 || strcmp(t->verb, "user.ended") == 0)
         ab_pack_array(&out, 0);
+    else if (strcmp(t->verb, "event.moved") == 0)
+        reply_moved(&out, t);
     else if (strcmp(t->verb, "event.tail") == 0)
         reply_events(&out, t);
     else if (route && route->reply_form == AB_REPLY_PAGE)

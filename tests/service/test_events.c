@@ -163,6 +163,73 @@ static int tail(int64_t user, const char *since, int limit)
     return (int)rows;
 }
 
+/* Which of two owners the gateway is told to look after. */
+static int moved(int64_t a, const char *a_at, int64_t b, const char *b_at)
+{
+    const struct ab_route *route = ab_route_of_verb("event.moved");
+    int64_t owners[] = {a, b}, xids[2], ids[2];
+    struct event_moved q = {.owner = {owners, 2}, .xid = {xids, 2}, .id = {ids, 2}};
+    struct ab_buf body = {0}, reply = {0};
+    int found = 0;
+    uint32_t n;
+    int64_t v;
+
+    assert_int_equal(sscanf(a_at, "%" SCNd64 "-%" SCNd64, &xids[0], &ids[0]), 2);
+    assert_int_equal(sscanf(b_at, "%" SCNd64 "-%" SCNd64, &xids[1], &ids[1]), 2);
+    AB_SET(event_moved, &q, owner);
+    AB_SET(event_moved, &q, xid);
+    AB_SET(event_moved, &q, id);
+    ab_pack_request(&body, route, 0, &q, NULL, 0);
+    ab_db_t *db = pg_open_as("abies_jobs");
+    struct ab_caller caller = {.scopes = AB_SCOPE_PUBLIC};
+    assert_int_equal(ab_service_call_as(&jobs_service, db, NULL, &caller, "event.moved", body.data,
+                                        body.len, &reply),
+                     200);
+    struct ab_cursor at = ab_cursor(reply.data, reply.len);
+    assert_int_equal(ab_cursor_array(&at, &n), 0);
+    for (; n > 0; n--) {
+        assert_int_equal(ab_cursor_int(&at, &v), 0);
+        found |= v == a ? 1 : v == b ? 2 : 4;
+    }
+    ab_buf_free(&body);
+    ab_buf_free(&reply);
+    ab_db_close(&db);
+    return found;
+}
+
+static void owners_with_something_behind_their_cursor_are_named(void **state)
+{
+    (void)state;
+    char mine[64], theirs[64];
+    int64_t tenant = new_user(), app = new_app(tenant, new_site(tenant));
+    int64_t stranger = new_user(), other = new_app(stranger, new_site(stranger));
+    tail(tenant, "", 100);
+    snprintf(mine, sizeof(mine), "%s", cursor);
+    tail(stranger, "", 100);
+    snprintf(theirs, sizeof(theirs), "%s", cursor);
+    assert_int_equal(moved(tenant, mine, stranger, theirs), 0);
+    new_job(tenant, app, "");
+    assert_int_equal(moved(tenant, mine, stranger, theirs), 1);
+    new_job(stranger, other, "");
+    assert_int_equal(moved(tenant, mine, stranger, theirs), 3);
+    tail(tenant, mine, 100);
+    assert_int_equal(moved(tenant, cursor, stranger, theirs), 2);
+    assert_int_equal(moved(stranger + 1, "3-0", stranger, theirs), 2);
+    tail(stranger, theirs, 100);
+    snprintf(theirs, sizeof(theirs), "%s", cursor);
+    tail(tenant, mine, 100);
+    assert_int_equal(moved(tenant, cursor, stranger, theirs), 0);
+
+    /* what an older transaction holds back is something, too: the tail says that it is held */
+    ab_db_t *open = pg_open();
+    pg_exec(open, "BEGIN; SELECT pg_current_xact_id()");
+    new_job(stranger, other, "");
+    assert_int_equal(moved(tenant, cursor, stranger, theirs), 2);
+    assert_int_equal(tail(stranger, theirs, 100), 0);
+    assert_true(held);
+    ab_db_close(&open);
+}
+
 static void the_tail_skips_nothing_while_transactions_overlap(void **state)
 {
     (void)state;
@@ -282,6 +349,7 @@ int main(void)
         cmocka_unit_test(events_of_a_batch_job_are_all_events_of_its_jobs),
         cmocka_unit_test(totals_are_exact_before_and_after_folding),
         cmocka_unit_test(nobody_writes_events),
+        cmocka_unit_test(owners_with_something_behind_their_cursor_are_named),
         cmocka_unit_test(the_tail_skips_nothing_while_transactions_overlap),
         cmocka_unit_test(a_page_ends_when_it_is_large_and_goes_on_from_there),
         cmocka_unit_test(since_lists_oldest_first_and_says_where_to_go_on),

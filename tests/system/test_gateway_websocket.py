@@ -183,6 +183,57 @@ def test_a_lost_hint_is_made_good_within_the_poll(front):
     asyncio.run(run())
 
 
+def test_many_owners_are_asked_about_together_and_lose_no_more_time(front):
+    """A hint that is lost costs about a second, also where hundreds have subscribers; and in silence they cost a request or two."""
+    owners = 600
+    tokens = front.token(user=1000, users=owners).split()
+
+    async def listen(token):
+        ws = await connect(front, "/events/stream", extra_headers={"Authorization": f"Bearer {token}"})
+        await frame(ws)
+        return ws
+
+    async def run():
+        streams = []
+        for i in range(0, owners, 50):
+            streams += await asyncio.gather(*[listen(t) for t in tokens[i:i + 50]])
+        await asyncio.sleep(1.5)  # the fetches of those who have just come
+        before = {verb: len(front.seen(verb)) for verb in ("event.moved", "event.tail")}
+        await asyncio.sleep(2)
+        asked = {verb: len(front.seen(verb)) - n for verb, n in before.items()}
+        assert asked["event.tail"] == 0 and 2 <= asked["event.moved"] <= 30, asked
+        began = time.monotonic()
+        write(front, (4, 1, 2, "RUNNING"), hint=False)
+        for got in await asyncio.gather(*[events(ws, 1, LIMIT) for ws in streams]):
+            assert [e["job_id"] for e in got[0]] == [4]
+        took = time.monotonic() - began
+        await asyncio.gather(*[ws.close() for ws in streams])
+        return took
+    took = asyncio.run(run())
+    assert took < 5, f"{took:.1f} s"
+    print(f"{owners} owners: {took:.2f} s")
+
+
+def test_a_jobs_service_that_knows_no_polls_is_asked_for_each_owner(front):
+    """One of the version before, beside this gateway."""
+    script = front.folder / "event.moved"
+    script.write_bytes(b"404 0\n" + pack({"kind": "not_found", "text": "unknown", "items": [], "retry": 0}))
+
+    async def run():
+        async with connect(front, "/events/stream", extra_headers=bearer(front)) as ws:
+            await frame(ws)
+            await asyncio.sleep(1.5)
+            before = len(front.seen("event.tail"))
+            write(front, (4, 1, 2, "RUNNING"), hint=False)
+            got, _ = await events(ws, 1, 5)
+            assert got[0]["to_state"] == "RUNNING"
+            assert len(front.seen("event.tail")) > before
+    try:
+        asyncio.run(run())
+    finally:
+        script.unlink()
+
+
 def test_since_gives_what_was_missed_and_then_goes_on_without_gap_or_repeat(front):
     write(front, *[(i, 1, 1, "READY") for i in range(1700)], hint=False)
 
