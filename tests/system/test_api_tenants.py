@@ -141,7 +141,7 @@ class Pair:
         r, s = ask(foreign), ask(absent)
         self.asked += 2
         assert WORD not in r.text.replace(str(foreign), ""), f"{route} {what}: {r.text[:600]}"
-        assert answer(r, foreign) == answer(s, absent), f"{route} {what}={foreign}: {r.status_code} {r.text[:500]}\n{absent}: {s.status_code} {s.text[:500]}"
+        assert answer(r, foreign, absent) == answer(s, foreign, absent), f"{route} {what}={foreign}: {r.status_code} {r.text[:500]}\n{absent}: {s.status_code} {s.text[:500]}"
         return r
 
 
