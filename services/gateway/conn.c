@@ -43,6 +43,11 @@ void conn_limit(size_t connections)
     table.limit = connections;
 }
 
+bool conn_full(size_t more)
+{
+    return conn_count() + more >= table.limit;
+}
+
 void conn_table_free(void)
 {
     free(table.slot);

@@ -54,6 +54,7 @@ struct conn {
 
 int conn_table_init(size_t max_connections);
 void conn_limit(size_t connections); /* fewer than the table holds; more are refused */
+bool conn_full(size_t more);         /* no room for one besides so many that are still to come */
 void conn_table_free(void);
 struct conn *conn_find(uint64_t number); /* NULL: gone */
 size_t conn_count(void);

@@ -5,6 +5,7 @@
 #include "conn.h"
 #include "http/listen.h"
 #include "metrics.h"
+#include "relay.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -75,7 +76,10 @@ static void on_knock(uv_poll_t *handle, int status, int events)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
         (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
         peer_text(&from, peer, sizeof(peer));
-        conn_adopt(fd, peer);
+        if (gw.relayed)
+            relay_adopt(fd, peer);
+        else
+            conn_adopt(fd, peer);
     }
 }
 
@@ -129,6 +133,7 @@ int door_bind(struct ab_error *err)
         return -1;
     ab_listen_address(door.fd, door.address);
     door.open_by_ms = ab_now_ms() + ab_conf_ms(gw.conf, "join");
+    gw.relayed = ab_conf_bool(gw.conf, "proxy_protocol");
     uv_poll_init(&gw.loop, &door.poll, door.fd);
     uv_timer_init(&gw.loop, &door.again);
     return 0;
@@ -157,6 +162,7 @@ static void open_when_ready(int64_t now_ms)
 
 void door_tick(int64_t now_ms)
 {
+    relay_tick(now_ms);
     if (door.fd < 0)
         return;
     if (door.close_at_ms && now_ms >= door.close_at_ms) {
@@ -204,6 +210,7 @@ void door_close(void)
         close(door.fd);
         door.fd = -1;
     }
+    relay_close();
     uv_close((uv_handle_t *)&door.poll, NULL);
     uv_close((uv_handle_t *)&door.again, NULL);
     door.address[0] = '\0';
@@ -211,7 +218,7 @@ void door_close(void)
 
 bool door_is_open(void)
 {
-    return door.fd >= 0;
+    return door.fd >= 0 || relay_count() > 0;
 }
 
 const char *door_address(void)

@@ -15,7 +15,7 @@ void door_tick(int64_t now_ms);
 /* Whoever is connecting now still comes in, later ones find another gateway. */
 void door_leave(int64_t now_ms);
 void door_close(void);
-bool door_is_open(void);
+bool door_is_open(void); /* or somebody who came through it is not seated yet */
 const char *door_address(void);
 
 /* Before door_bind: the descriptors that this many connections need, as far as the host allows. */

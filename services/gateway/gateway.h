@@ -37,6 +37,7 @@ struct gateway {
     struct lws_vhost *vhost;
     ab_bus_t *bus;
     bool tls;
+    bool relayed;  /* a balancer in front says who the clients are */
     bool draining; /* SIGTERM came: finish what is here, take nothing new */
     int64_t deadline_ms;
     int64_t ping_ms;              /* of WebSockets */

@@ -27,6 +27,8 @@ static const struct ab_setting settings[] = {
     {"tls_cert", AB_CONF_TEXT, NULL, "file with the certificate chain (PEM)"},
     {"tls_key", AB_CONF_TEXT, NULL, "file with its private key (PEM)"},
     {"plain_http", AB_CONF_BOOL, "false", "serve without TLS: behind a proxy, or for tests"},
+    {"proxy_protocol", AB_CONF_BOOL, "false",
+     "a balancer in front sends a PROXY line (version 1) first; only it may reach the port"},
     {"bus_listen", AB_CONF_TEXT, "tcp://127.0.0.1:7440",
      "where services connect; port * picks one"},
     {"hint_listen", AB_CONF_TEXT, NULL, "where their hints come in; else the bus port + 1"},
