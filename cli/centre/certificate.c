@@ -134,5 +134,5 @@ int certificate_make(const struct centre *self, struct ab_error *err)
     if (rc == 0 && remake)
         rc = make_server(self, san, err);
     umask(before);
-    return rc;
+    return rc < 0 ? -1 : remake;
 }

@@ -6,7 +6,7 @@
 #include "centre.h"
 
 /* Makes tls/{ca,server}.{pem,key} (ECDSA P-256) when they are missing, end within 30 days, or name
- * another machine. With Debian's program openssl. */
+ * another machine: then 1, else 0. With Debian's program openssl. */
 int certificate_make(const struct centre *self, struct ab_error *err);
 
 #endif

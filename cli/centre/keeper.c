@@ -35,7 +35,7 @@
 #define ADMIN_LIMIT_MS 120000
 #define STOP_LIMIT_MS 60000
 #define TICK_MS 1000
-#define CERTIFICATE_MS (24 * INT64_C(3600000)) /* of its 397 days the last month is for renewal */
+#define CERTIFICATE_SEC (24 * INT64_C(3600)) /* of its 397 days the last month is for renewal */
 
 struct keeper {
     const struct centre *centre;
@@ -289,6 +289,34 @@ static int open_all(struct keeper *self, struct ab_error *err)
     return 0;
 }
 
+/* A day by either clock: the monotonic one stands still while the machine sleeps, the time of day
+ * may be set back. */
+struct daily {
+    int64_t mono_ms, utc_us;
+};
+
+static struct daily tomorrow(void)
+{
+    return (struct daily){ab_now_ms() + CERTIFICATE_SEC * 1000,
+                          ab_utc_us() + CERTIFICATE_SEC * 1000000};
+}
+
+static bool day_is_over(const struct daily *day)
+{
+    return ab_now_ms() >= day->mono_ms || ab_utc_us() >= day->utc_us;
+}
+
+/* Gateways see that the files have changed. */
+static void look_at_certificate(const struct centre *centre)
+{
+    struct ab_error err = {0};
+    int made = certificate_make(centre, &err);
+    if (made < 0)
+        ab_log(AB_WARN, "certificate.not_renewed", AB_KV("error", (const char *)err.text));
+    else
+        ab_log(AB_INFO, made ? "certificate.renewed" : "certificate.good");
+}
+
 int keeper_run(const struct centre *centre, const struct cluster *cluster,
                const struct known *known, int report_fd)
 {
@@ -305,14 +333,12 @@ int keeper_run(const struct centre *centre, const struct cluster *cluster,
         ab_log(AB_INFO, "centre.started", AB_KV("url", centre_url(centre)));
         report(&self, "started", "");
         ab_close(&self.report_fd);
-        int64_t look_ms = ab_now_ms() + CERTIFICATE_MS;
-        for (; !self.stop; turn(&self, TICK_MS)) {
-            if (ab_now_ms() < look_ms)
-                continue;
-            look_ms = ab_now_ms() + CERTIFICATE_MS; /* gateways see that the files have changed */
-            if (certificate_make(centre, &err) < 0)
-                ab_log(AB_WARN, "centre.certificate", AB_KV("error", (const char *)err.text));
-        }
+        struct daily day = tomorrow();
+        for (; !self.stop; turn(&self, TICK_MS))
+            if (day_is_over(&day)) {
+                look_at_certificate(centre);
+                day = tomorrow();
+            }
     }
     if (self.supervise)
         stop_all(&self);
