@@ -113,6 +113,7 @@ def check(document):
             assert re.fullmatch(r"[a-z0-9-]+:/[\w/.-]+(:ro|:rw)?", volume), f"{name}: {volume}"
             assert volume.split(":")[0] in document["volumes"], f"{name}: volume {volume}"
         for port in service.get("ports", []):
+            port = interpolate(port, {})
             assert re.fullmatch(r"(\d+(-\d+)?:)?\d+(-\d+)?(/tcp|/udp)?", port), f"{name}: {port}"
     seen = set()
     while len(seen) < len(services):
@@ -133,7 +134,7 @@ class Image:
 
     def __init__(self, target):
         self.env, self.user, self.health, self.command = {}, "root", None, None
-        self.files = {}  # {name in /opt/abies/bin: where it comes from}
+        self.files = {}  # {path in /opt/abies: where it comes from}
         parts = re.split(r"^FROM ", DOCKERFILE.replace("\\\n", " "), flags=re.M)[1:]
         stages = {m[2]: (m[1], part) for part in parts if (m := re.match(r"(\S+) AS (\S+)", part))}
         chain = []
@@ -154,18 +155,18 @@ class Image:
                 self.command = yaml.safe_load(rest)
             elif word == "COPY":
                 *options, source, to = rest.split()
-                if to.startswith("/opt/abies/bin/"):
-                    name = pathlib.Path(to).name if not to.endswith("/") else pathlib.Path(source).name
-                    self.files[name] = BIN / pathlib.Path(source).name if options else ROOT / source
+                if to.startswith("/opt/abies/"):
+                    to += pathlib.Path(source).name if to.endswith("/") else ""
+                    self.files[to.removeprefix("/opt/abies/")] = BIN / pathlib.Path(source).name if options else ROOT / source
             elif word == "HEALTHCHECK":
                 self.health = yaml.safe_load(rest.split("CMD ", 1)[1]) if "CMD " in rest else None
 
 
     def unpack(self, folder):
-        """Its /opt/abies/bin: only what was copied there."""
-        folder.mkdir(exist_ok=True)
+        """Its /opt/abies: only what was copied there."""
         for name, source in self.files.items():
             if not (folder / name).exists():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, folder / name)
                 (folder / name).chmod(0o755)
         return folder
@@ -239,7 +240,7 @@ class Network:
 INSIDE = r"""
 set -euf
 mount --make-rprivate /
-mount --bind "$BIN" /opt/abies/bin
+mount --bind "$OPT" /opt/abies
 mount -t tmpfs none /run/abies
 while read -r from to mode; do
     [ -n "$from" ] || continue
@@ -256,7 +257,7 @@ exec $WRAP env -i $ENVIRONMENT "$@"
 
 
 class Box:
-    POINTS = ("/keys", "/opt/abies/bin", "/run/abies")  # where something is mounted: made on the host, removed by clean()
+    POINTS = ("/keys", "/opt/abies", "/run/abies")  # where something is mounted: made on the host, removed by clean()
 
     def __init__(self, network, service, folder, env=None, host_env=None):
         """folder: of all volumes. env: more of it. host_env: what `docker compose` would find in its environment."""
@@ -303,14 +304,15 @@ class Box:
         for point in self.POINTS:
             pathlib.Path(point).mkdir(parents=True, exist_ok=True)
         self.plug()
-        wrap = ""
+        wrap = []
         if self.image.user != "root":
             assert self.image.user == "abies" and "useradd --system --uid 10001" in DOCKERFILE
-            wrap = "setpriv --reuid=10001 --regid=10001 --clear-groups"
-            if self.spec.get("cap_drop") == ["ALL"]:
-                wrap += " --bounding-set=-all --inh-caps=-all --ambient-caps=-all"
-            if "no-new-privileges:true" in self.spec.get("security_opt", []):
-                wrap += " --no-new-privs"
+            wrap += ["--reuid=10001", "--regid=10001", "--clear-groups"]
+        if self.spec.get("cap_drop") == ["ALL"]:
+            wrap.append("--bounding-set=" + ",".join(["-all", *("+" + c.lower() for c in self.spec.get("cap_add", []))]))
+            wrap += ["--inh-caps=-all", "--ambient-caps=-all"]
+        if "no-new-privileges:true" in self.spec.get("security_opt", []):
+            wrap.append("--no-new-privs")
         env = {"PATH": "$PATH", **self.env}
         env["PATH"] = env["PATH"].replace("$PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
         assert not [v for v in env.values() if re.search(r"\s", v)], "INSIDE cuts words at spaces"
@@ -318,7 +320,7 @@ class Box:
         self.process = subprocess.Popen(
             [*self.prefix(), "sh", "-c", INSIDE, "box", *(command or self.spec.get("command") or self.image.command)], stdin=subprocess.DEVNULL,
             stdout=self.log, stderr=self.log, cwd="/",
-            env={"PATH": os.environ["PATH"], "BIN": str(self.image.unpack(self.folder / ("bin-" + self.spec["build"]["target"]))), "VOLUMES": self.mounts(), "WRAP": wrap, "ENVIRONMENT": " ".join(f"{k}={v}" for k, v in env.items()),
+            env={"PATH": os.environ["PATH"], "OPT": str(self.image.unpack(self.folder / ("opt-" + self.spec["build"]["target"]))), "VOLUMES": self.mounts(), "WRAP": " ".join(["setpriv", *wrap] if wrap else []), "ENVIRONMENT": " ".join(f"{k}={v}" for k, v in env.items()),
                  "READ_ONLY": "yes" if self.spec.get("read_only") else "no"})
         return self
 
@@ -326,13 +328,14 @@ class Box:
         return (self.folder / f"{self.name}.log").read_text(errors="replace")
 
     def inside(self, *words, timeout=20):
-        return subprocess.run([*self.prefix(), *words], capture_output=True, text=True, timeout=timeout)
+        """As `docker exec`, but as root."""
+        return subprocess.run(["nsenter", "-t", str(self.process.pid), "-n", "-m", *words], capture_output=True, text=True, timeout=timeout)
 
     def healthy(self, deadline=60):
         """The image's own check."""
         def well():
             assert self.process.poll() is None, f"{self.service} ended with {self.process.returncode}:\n{self.said()[-3000:]}"
-            return self.inside(*self.image.health).returncode == 0
+            return self.inside(*(self.spec.get("healthcheck", {}).get("test", [0])[1:] or self.image.health)).returncode == 0
         wait_for(well, deadline, f"the health of {self.service}", every=0.2)
         return self
 
@@ -367,8 +370,3 @@ class Box:
                         path.rmdir()
                     except OSError:
                         break
-        for path in ("/opt/abies/bin", "/opt/abies"):
-            try:
-                os.rmdir(path)
-            except OSError:
-                pass

@@ -3,31 +3,33 @@ network namespaces, with a name server that behaves as compose's: a name has the
 import itertools
 import json
 import os
-import random
 import shutil
-import threading
-import time
-import uuid
+import ssl
 
 import pytest
 import urllib3
 
+import certificate
 from centre import temporary_folder, wait_for
 from compose import Box, Network
 from exposition import scrape
 from netns import possible
 from postgres import Postgres
+from traffic import Clients, Traffic
 
 pytestmark = pytest.mark.skipif(not possible(), reason="network namespaces need root")
 SANITIZER = {"ASAN_OPTIONS": "detect_leaks=0"}  # no ptrace without capabilities
 
 
-class Deployment:
+class Deployment(Clients):
     """`docker compose up`: what runs, and clients of it."""
 
     def __init__(self, folder, network):
         self.folder, self.network = folder, network
         self.boxes, self.host_env = {}, {}
+
+    def doors(self):
+        return [(address, 8443) for address in self.network.addresses("front")]
 
     # ------------------------------------------------------------------ containers
 
@@ -74,7 +76,7 @@ class Deployment:
                 rows.pop(0).stop()
 
     def up(self, **wanted):
-        self.scale(**{"gateway": 1, "jobs": 1, "sessions": 1, "transfers": 1, "auth": 1, **wanted})
+        self.scale(**{"front": 1, "gateway": 1, "jobs": 1, "sessions": 1, "transfers": 1, "auth": 1, "renew": 1, **wanted})
         self.ready()
 
     def down(self):
@@ -95,93 +97,16 @@ class Deployment:
         for service in ("jobs", "sessions", "transfers", "auth"):
             wait_for(lambda: self.replicas(service) == [len(self.boxes[service])] * len(self.boxes["gateway"]), 60,
                      f"every gateway to see every replica of {service}", every=0.2)
-        for box in self.boxes["gateway"]:
-            wait_for(lambda: self.is_ready(box), 60, "readiness", every=0.2)
+        wait_for(lambda: self.seen() == len(self.boxes["gateway"]), 30, "the front to know every gateway", every=0.2)
 
-    def is_ready(self, box):
-        try:
-            return self.call("GET", "/readyz", address=box.address, retry=False).status == 200
-        except urllib3.exceptions.HTTPError:
-            return False  # it does not let anybody in yet
+    def seen(self):
+        """How many gateways the front would send somebody to."""
+        return len([line for line in self.figures("haproxy_server_status") if 'state="UP"' in line and line.endswith(" 1")])
 
-    # ------------------------------------------------------------------ clients
-
-    def call(self, method, path, body=None, address=None, token=None, key=None, retry=True):
-        """A client of ours: the next address of the name; another one if nobody answers there."""
-        headers = {"content-type": "application/json", **({"authorization": f"Bearer {token}"} if token else {}),
-                   **({"idempotency-key": key} if key else {})}
-        until = time.monotonic() + 20
-        while True:
-            found = self.network.addresses("gateway")
-            host = address or random.choice(found)
-            pool = urllib3.HTTPSConnectionPool(host, 8443, ca_certs=str(self.folder / "public" / "ca.pem"), assert_hostname="gateway",
-                                               server_hostname="gateway", timeout=20, retries=False)
-            try:
-                with pool:
-                    return pool.request(method, path, body=json.dumps(body) if body is not None else None, headers=headers)
-            except urllib3.exceptions.HTTPError:
-                if not retry or time.monotonic() > until:
-                    raise
-                time.sleep(0.05)
-
-    def user(self, name):
-        assert self.call("POST", "/auth/password/register", {"username": name, "password": name + "-secret-1"}).status == 201
-        r = self.call("POST", "/auth/password/login", {"username": name, "password": name + "-secret-1"})
-        if r.status == 422:  # a form, as the contract has it
-            pool = urllib3.HTTPSConnectionPool(self.network.addresses("gateway")[0], 8443, ca_certs=str(self.folder / "public" / "ca.pem"),
-                                               assert_hostname="gateway", server_hostname="gateway", retries=False)
-            r = pool.request("POST", "/auth/password/login", fields={"username": name, "password": name + "-secret-1"}, encode_multipart=False)
-        assert r.status == 200, r.data
-        return json.loads(r.data)["access_token"]
-
-
-class Traffic:
-    """Jobs, created all the time by several clients; what was answered."""
-
-    def __init__(self, centre, name, clients=3):
-        self.centre, self.token = centre, centre.user(name)
-        site = json.loads(self.ask("POST", "/sites/", {"name": name, "path": "/somewhere"}).data)["id"]
-        self.app = json.loads(self.ask("POST", "/apps/", {"site_id": site, "name": "app", "serialized_class": "", "source_code": ""}).data)["id"]
-        self.stopping, self.bad, self.created = threading.Event(), [], 0
-        self.lock = threading.Lock()
-        self.threads = [threading.Thread(target=self.work, args=(i,)) for i in range(clients)]
-
-    def ask(self, method, path, body=None, status=201, key=None):
-        r = self.centre.call(method, path, body, token=self.token, key=key)
-        assert r.status == status, f"{method} {path}: {r.status} {r.data[:300]}"
-        return r
-
-    def __enter__(self):
-        for t in self.threads:
-            t.start()
-        return self
-
-    def __exit__(self, *exc):
-        self.stopping.set()
-        for t in self.threads:
-            t.join(60)
-
-    def work(self, n):
-        while not self.stopping.is_set():
-            try:
-                jobs = [{"app_id": self.app, "workdir": f"{n}/{uuid.uuid4().hex}"} for _ in range(5)]
-                self.ask("POST", "/jobs/", jobs, key=str(uuid.uuid4()))
-                with self.lock:
-                    self.created += len(jobs)
-                self.ask("GET", "/jobs/?limit=5", status=200)
-            except Exception as e:  # noqa: BLE001  said by the test
-                self.bad.append(repr(e)[:400])
-
-    def more(self, n=30):
-        """It goes on: so many jobs more."""
-        until = self.created + n
-        wait_for(lambda: self.created >= until or self.bad, 60, "requests to go on")
-        assert not self.bad, self.bad[:5]
-
-    def check(self):
-        assert not self.bad, self.bad[:5]
-        stored = json.loads(self.ask("GET", "/jobs/?limit=1", status=200).data)["count"]
-        assert stored == self.created, f"{self.created} were answered, {stored} are there"
+    def figures(self, name):
+        """Lines of the front's own figures, which are not in our form."""
+        text = urllib3.PoolManager().request("GET", f"http://{self.boxes['front'][0].address}:9440/metrics").data.decode()
+        return [line for line in text.splitlines() if line.startswith(name + "{") and 'proxy="gateways"' in line]
 
 
 @pytest.fixture(scope="module")
@@ -206,11 +131,15 @@ def centre():
 def test_services_run_as_nobody_without_capabilities_on_a_root_that_cannot_be_written(centre):
     for service, boxes in centre.boxes.items():
         status = dict(line.split(":\t", 1) for line in open(f"/proc/{boxes[0].process.pid}/status").read().splitlines() if ":\t" in line)
-        assert status["Uid"].split() == ["10001"] * 4 and status["Gid"].split() == ["10001"] * 4 and status["Groups"].strip() == "", service
-        assert all(int(status[c], 16) == 0 for c in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")), service
+        if service == "renew":  # root, with three capabilities: the keys are another's
+            assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0b1011, status
+        else:
+            assert status["Uid"].split() == ["10001"] * 4 and status["Gid"].split() == ["10001"] * 4 and status["Groups"].strip() == "", service
+            assert all(int(status[c], 16) == 0 for c in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")), service
         assert status["NoNewPrivs"] == "1"
         mounts = {line.split()[4]: line.split()[5] for line in open(f"/proc/{boxes[0].process.pid}/mountinfo")}
-        assert "ro" in mounts["/"].split(",") and "ro" in mounts["/keys"].split(","), service
+        assert "ro" in mounts["/"].split(","), service
+        assert all("ro" in mounts[point].split(",") for point in mounts if point == "/keys"), service
     assert {"postgres", "gateway"} <= centre.network.asked, "names were looked up"
 
 
@@ -227,6 +156,32 @@ def test_scaling_up_and_down_under_load_fails_no_request(centre):
         centre.ready()
         traffic.more()
     traffic.check()
+
+
+def test_the_login_of_a_client_is_recorded_with_its_own_address(centre):
+    centre.user("located")
+    rows = centre.pg.query("SELECT DISTINCT peer FROM audit WHERE actor = 'located' AND action = 'login.password'", database="abies")
+    assert rows == [(centre.network.here,)], rows
+
+
+def test_a_certificate_near_its_end_is_renewed_and_the_gateways_take_it(centre):
+    tls = centre.folder / "all" / "tls"
+
+    def seen():
+        return ssl.get_server_certificate(centre.doors()[0], timeout=10)
+    certificate.near_end(tls)
+    shutil.copy(tls / "server.pem", centre.folder / "gateway-keys" / "tls" / "server.pem")
+    near = (tls / "server.pem").read_text()
+    wait_for(lambda: seen() == near, 15, "the gateway to serve what ends soon", every=0.2)
+    with Traffic(centre, "renewed") as traffic:
+        traffic.more()
+        centre.boxes["renew"].pop().stop()
+        centre.scale(renew=1)  # a day later, as it were: it looks when it starts, too
+        wait_for(lambda: seen() != near, 15, "another certificate", every=0.2)
+        traffic.more()
+    traffic.check()
+    assert seen() == (tls / "server.pem").read_text() and certificate.days_left(tls / "server.pem") > 360
+    centre.boxes["renew"][0].healthy()
 
 
 def test_postgres_with_another_address_is_found_by_its_name(centre):

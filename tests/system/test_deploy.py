@@ -1,16 +1,19 @@
 """The container files against the programs: every setting exists, every image target is built, the one-shot container makes
 what each service mounts. No container engine is needed: the same entry points run as plain processes in a mount namespace."""
+import fcntl
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 import yaml
 
+import certificate
 import compose
-from centre import BIN, ROOT, temporary_folder
+from centre import BIN, ROOT, temporary_folder, wait_for
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
@@ -66,8 +69,9 @@ def test_every_volume_that_is_mounted_is_declared():
 def test_services_look_for_gateways_by_one_name_so_that_scaling_needs_nothing_else():
     for name in set(PROGRAMS) - {"gateway"}:
         assert COMPOSE["services"][name]["environment"]["ABIES_GATEWAYS"] == "tcp://gateway:7440"
-    low, high = COMPOSE["services"]["gateway"]["ports"][0].split(":")[0].split("-")
-    assert int(high) - int(low) >= 1, "a second gateway needs a second published port"
+    published = {name for name, service in COMPOSE["services"].items() if "ports" in service}
+    assert published == {"front"}, "a published port of what is scaled would be another one after each restart"
+    assert "server-template gateway 16 gateway:8443" in (ROOT / "deploy" / "haproxy.cfg").read_text()
 
 
 INIT = r"""
@@ -108,3 +112,73 @@ def test_the_one_shot_container_gives_each_service_its_keys_and_nothing_else():
         assert path.stat().st_uid == 10001 and path.stat().st_mode & 0o077 == 0, path
     subprocess.run(["openssl", "verify", "-CAfile", folder / "public/ca.pem", folder / "gateway/tls/server.pem"], check=True, capture_output=True)
     shutil.rmtree(folder)
+
+
+RENEW = r"""
+set -eu
+mount --bind "$DIR" /run/abies
+mkdir -p /run/abies/all /run/abies/gateway
+exec sh deploy/init renew
+"""
+
+
+class Renewal:
+    """The container that looks at the certificate each day."""
+
+    def __init__(self, folder, period=None, name="localhost"):
+        env = {**os.environ, "DIR": str(folder), "ABIES_SERVER_NAME": name, **({"ABIES_RENEW_PERIOD": period} if period else {})}
+        self.process = subprocess.Popen(["unshare", "--mount", "--", "sh", "-c", RENEW], env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        text=True)
+
+    def naps(self):
+        """How long it sleeps before its next look."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        words = [pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in children]
+        return [w[1] for w in words if w[0] == "sleep"]
+
+    def __enter__(self):
+        wait_for(lambda: self.naps() or self.process.poll() is not None, 20, "its first look")
+        return self
+
+    def __exit__(self, *exc):
+        self.process.terminate()
+        text = self.process.communicate(timeout=20)[0]
+        assert self.process.returncode == 0, text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace and chown need root")
+def test_the_daily_look_renews_a_certificate_near_its_end_and_no_other(tmp_path):
+    tls, given = tmp_path / "all" / "tls", tmp_path / "gateway" / "tls"
+    pathlib.Path("/run/abies").mkdir(exist_ok=True)
+
+    def now():
+        return (tls / "server.pem").read_text()
+
+    with Renewal(tmp_path) as renewal:
+        assert renewal.naps() == ["86400"], "once a day"
+    first, authority = now(), (tls / "ca.pem").read_text()
+    with Renewal(tmp_path, period="0.1"):
+        time.sleep(0.5)  # some looks
+        assert now() == first, "it has a year"
+        near = certificate.near_end(tls)
+        wait_for(lambda: now() != near, 20, "it to be renewed")
+        wait_for(lambda: given.exists() and (given / "server.pem").read_text() == now() and certificate.is_pair(given), 20, "the gateways' copy")
+        assert certificate.days_left(tls / "server.pem") == 396 or certificate.days_left(tls / "server.pem") == 397
+        assert certificate.signed_by(given / "server.pem", tls / "ca.pem") and (tls / "ca.pem").read_text() == authority
+        assert given.stat().st_uid == (given / "server.key").stat().st_uid == 10001 and (given / "server.key").stat().st_mode & 0o077 == 0
+
+        with open(tls / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # not in the middle of a look
+            own = certificate.near_end(tls, ca=False)  # the operator's: not ours to renew
+        wait_for(lambda: (given / "server.pem").read_text() == own, 20, "it to be handed out")
+        assert now() == own
+        (tls / "server.pem").unlink()
+        wait_for(lambda: (tls / "server.pem").exists() and certificate.is_pair(tls), 20, "one of our own again")
+        assert (tls / "ca.pem").read_text() == authority, "clients trust that one"
+    with Renewal(tmp_path, name="10.1.2.3"):
+        said = certificate.openssl("x509", "-in", tls / "server.pem", "-noout", "-ext", "subjectAltName")
+        assert "IP Address:10.1.2.3" in said and "DNS:gateway" in said
+    with Renewal(tmp_path, name="abies.example.org"):
+        subprocess.run(["openssl", "verify", "-x509_strict", "-verify_hostname", "abies.example.org", "-purpose", "sslserver", "-CAfile", tls / "ca.pem",
+                        given / "server.pem"], check=True, capture_output=True)
+        assert sorted(p.name for p in given.iterdir()) == ["server.key", "server.pem"]
