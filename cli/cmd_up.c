@@ -320,6 +320,11 @@ static void print_json(const struct centre *c, const struct state *s, const bool
                   s->supervisor ? "true" : "false", all_ready ? "true" : "false",
                   (int)s->supervisor);
     ab_buf_json_str(&out, c->home, strlen(c->home));
+    ab_buf_str(&out, ",\"supervisor_health\":");
+    if (s->supervisor && s->health)
+        ab_buf_json_str(&out, s->health, strlen(s->health));
+    else
+        ab_buf_str(&out, "null");
     ab_buf_str(&out, ",\"url\":");
     ab_buf_json_str(&out, centre_url(c), strlen(centre_url(c)));
     ab_buf_str(&out, ",\"processes\":[");
@@ -389,6 +394,8 @@ static int print_status(const struct centre *c, bool json, bool *all_ready, stru
         if (!ready[i] && why[i])
             printf("%s: %s\n", s.processes[i].name, why[i]);
     printf("\n%s  (%s)\n", centre_url(c), c->home);
+    if (s.supervisor && s.health)
+        printf("supervisor: pid %d, health %s\n", (int)s.supervisor, s.health);
     if (!s.supervisor)
         printf("the supervisor is gone: `abies up` takes over, `abies down` stops the rest\n");
     return *all_ready ? 0 : 1;

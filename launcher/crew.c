@@ -7,7 +7,7 @@
 #include "base/rand.h"
 #include "base/spawn.h"
 #include "base/str.h"
-#include "base/supervise.h"
+#include "base/usage.h"
 #include "bus/curve.h"
 #include "bus/local.h"
 #include "order.h"
@@ -22,7 +22,9 @@ enum {
     BEAT_MS = 1000,
     DEAD_MS = 25000, /* a worker that hears nothing has ended its jobs by then */
     AGAIN_MS = 200,  /* a kill that could not be sent */
-    LEAVE_MS = 2000
+    LEAVE_MS = 2000,
+    FILES_OF_A_NODE = 2,
+    SPARED_FILES = 30 /* for the bus, calls to the centre, files that come and go */
 };
 
 struct errand {
@@ -41,6 +43,8 @@ struct crew {
     ab_supervise_t *wards;
     char *keys_path;
     bool *here; /* of each node: its worker is connected */
+    struct order_figures *figures;
+    struct ab_histogram spawns;
     struct errand *first;
     size_t n;
     uint64_t serials;
@@ -128,6 +132,19 @@ static int start_worker(crew_t *self, size_t i, struct ab_error *err)
     return ab_supervise_add(self->wards, &ward, err);
 }
 
+/* A pidfd of the process that starts a worker, and the worker's connection. */
+static int check_room(const crew_t *self, struct ab_error *err)
+{
+    size_t room = ab_usage_files_left(SPARED_FILES) / FILES_OF_A_NODE;
+    if (room >= self->o.n_nodes)
+        return 0;
+    return ab_fail(err, AB_EINTERNAL,
+                   "%zu nodes need %zu open files and this process may open %zu more only; raise "
+                   "`ulimit -n` where the launcher starts",
+                   self->o.n_nodes, self->o.n_nodes * FILES_OF_A_NODE + SPARED_FILES,
+                   ab_usage_files_left(0));
+}
+
 crew_t *crew_new(const struct crew_options *options, struct ab_error *err)
 {
     crew_t *self = calloc(1, sizeof(*self));
@@ -135,8 +152,11 @@ crew_t *crew_new(const struct crew_options *options, struct ab_error *err)
         abort();
     self->o = *options;
     self->here = calloc(options->n_nodes + 1, sizeof(bool));
+    self->figures = calloc(options->n_nodes + 1, sizeof(struct order_figures));
+    if (!self->here || !self->figures)
+        abort();
     self->wards = ab_supervise_new(err);
-    int rc = self->here && self->wards ? open_hub(self, err) : -1;
+    int rc = self->wards && check_room(self, err) == 0 ? open_hub(self, err) : -1;
     for (size_t i = 0; rc == 0 && i < options->n_nodes; i++)
         rc = start_worker(self, i, err);
     if (rc < 0)
@@ -184,6 +204,7 @@ void crew_destroy(crew_t **self_p)
         (void)unlink(self->keys_path);
     free(self->keys_path);
     free(self->here);
+    free(self->figures);
     free(self);
     *self_p = NULL;
 }
@@ -253,6 +274,22 @@ size_t crew_count(const crew_t *self)
     return self->n;
 }
 
+bool crew_figures(const crew_t *self, size_t node, struct order_figures *out)
+{
+    *out = self->figures[node];
+    return self->here[node] && out->v[FIGURE_PID] > 0;
+}
+
+struct ab_histogram *crew_spawns(crew_t *self)
+{
+    return &self->spawns;
+}
+
+const ab_supervise_t *crew_wards(const crew_t *self)
+{
+    return self->wards;
+}
+
 /* ---------------------------------------------------------------- what workers say */
 
 static void report(crew_t *self, struct errand **at, const struct run_exit *e)
@@ -280,6 +317,26 @@ static void job_ended(crew_t *self, const struct ab_message *m)
         }
 }
 
+static void tell_room(const crew_t *self, size_t node)
+{
+    if (self->o.on_room)
+        self->o.on_room(self->o.arg, node, (size_t)self->figures[node].v[FIGURE_ROOM]);
+}
+
+static void worker_said(crew_t *self, size_t node, const struct ab_message *m)
+{
+    struct order_figures f;
+    if (!self->here[node] || order_unpack_figures(m->body, m->len, &f) < 0) {
+        ab_log(AB_WARN, "worker.unreadable", AB_KV("node", m->link));
+        return;
+    }
+    self->figures[node] = f;
+    self->spawns.us += (uint64_t)f.v[FIGURE_SPAWN_US];
+    for (size_t i = 0; i < AB_HISTOGRAM_BUCKETS; i++)
+        self->spawns.by_time[i] += (uint64_t)f.v[FIGURE_SPAWN + i];
+    tell_room(self, node);
+}
+
 /* What it may still run, if it was silent and not dead, was reported as lost. */
 static void worker_came(crew_t *self, size_t node, const char *link)
 {
@@ -297,6 +354,8 @@ static void worker_went(crew_t *self, size_t node, const char *link)
 {
     ab_log(AB_WARN, "worker.gone", AB_KV("node", link));
     self->here[node] = false;
+    self->figures[node] = (struct order_figures){0};
+    tell_room(self, node);
     struct errand **at = &self->first;
     while (*at) {
         if ((*at)->node != node || (*at)->waiting.len > 0) {
@@ -337,6 +396,10 @@ static void take(crew_t *self, const struct ab_message *m)
         return;
     if (strcmp(m->kind, "exit") == 0) {
         job_ended(self, m);
+        return;
+    }
+    if (strcmp(m->kind, "figures") == 0) {
+        worker_said(self, node, m);
         return;
     }
     char link[64];

@@ -18,6 +18,7 @@ enum {
     REPORT_MS = 15000,     /* for the last reports, then for giving back */
     HURRY_GRACE_MS = 2500, /* the same when told to end: a site stops within ten seconds */
     HURRY_REPORT_MS = 1500,
+    SPARED_FILES = 12, /* mpi mode: for calls to the centre and what a start opens and closes */
 };
 
 struct head {
@@ -71,8 +72,7 @@ static void ask_for_more(struct head *self)
     } else {
         if (self->tasks.n_stash > 0 || free_nodes < 0.01)
             return;
-        want.max_jobs = (int)(self->tasks.o->settings->launcher.max_concurrent_mpiruns
-                              - (int64_t)self->tasks.n_busy);
+        want.max_jobs = (int)((int64_t)self->tasks.most - (int64_t)self->tasks.n_busy);
         if (!self->tasks.o->settings->launcher.mpirun_allows_node_packing
             && want.max_jobs > (int)free_nodes)
             want.max_jobs = (int)free_nodes;
@@ -186,8 +186,11 @@ static int64_t step_tally(struct head *self)
 {
     struct tally_now now = {.running = self->tasks.n_busy,
                             .stash = self->tasks.n_stash,
-                            .nodes = self->tasks.o->n_nodes,
-                            .free_nodes = place_free(self->tasks.place)};
+                            .nodes = self->tasks.o->nodes,
+                            .n_nodes = self->tasks.o->n_nodes,
+                            .place = self->tasks.place,
+                            .crew = self->tasks.crew,
+                            .runs = self->tasks.runs};
     return tally_step(&self->tasks.tally, &now);
 }
 
@@ -245,6 +248,21 @@ static void wind_up(struct head *self)
         ab_log(AB_ERROR, "status.unsent", AB_KV("updates", unsent));
 }
 
+/* mpi mode: how many starters at a time. */
+static int find_most(struct tasks *self, struct ab_error *err)
+{
+    size_t most = (size_t)self->o->settings->launcher.max_concurrent_mpiruns;
+    size_t room = self->runs ? runs_room(self->runs, SPARED_FILES) : most;
+    self->most = room < most ? room : most;
+    if (self->most < most && room < self->o->n_nodes)
+        ab_log(AB_WARN, "launcher.few_files", AB_KV("jobs", self->most));
+    if (self->most > 0)
+        return 0;
+    return ab_fail(err, AB_EINTERNAL,
+                   "this process may open too few files to run a job; raise `ulimit -n` where the "
+                   "launcher starts");
+}
+
 static int begin(struct head *self, struct ab_error *err)
 {
     const struct head_options *o = self->tasks.o;
@@ -280,8 +298,10 @@ static int begin(struct head *self, struct ab_error *err)
     if (o->serial) {
         AB_AUTO(ab_free)
         char *run_dir = ab_site_path(o->site, "run"), *log_dir = ab_site_path(o->site, "log");
-        struct crew_options crew = {run_dir, log_dir, o->nodes,      o->n_nodes,
-                                    mpi,     tail,    tasks_on_exit, &self->tasks};
+        struct crew_options crew = {run_dir, log_dir,       o->nodes,      o->n_nodes,  mpi,
+                                    tail,    tasks_on_exit, tasks_on_room, &self->tasks};
+        for (size_t i = 0; i < o->n_nodes; i++)
+            place_limit(self->tasks.place, i, 0); /* until its worker is there */
         if (!(self->tasks.crew = crew_new(&crew, err)))
             return -1;
     }
@@ -289,7 +309,7 @@ static int begin(struct head *self, struct ab_error *err)
         || !(self->tasks.status = status_new(o->file, err)))
         return -1;
     self->tasks.lease = lease_new(&lease, err);
-    return self->tasks.lease ? 0 : -1;
+    return self->tasks.lease ? find_most(&self->tasks, err) : -1;
 }
 
 int head_run(const struct head_options *options, struct ab_error *err)

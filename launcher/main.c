@@ -16,17 +16,16 @@
 #include "bus/curve.h"
 #include "guard.h"
 #include "head.h"
+#include "parts.h"
 #include "schema/json.h"
 #include "worker.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct options {
@@ -34,11 +33,6 @@ struct options {
     int64_t minutes;
     struct ab_opt_list tags, parts;
     bool version;
-};
-
-struct part {
-    const char *mode, *tags; /* tags: "k=v:k=v" or "" */
-    size_t nodes;
 };
 
 static int parse_options(int argc, char **argv, struct options *o, struct ab_error *err)
@@ -175,95 +169,6 @@ static int run_head(const struct options *o, const struct ab_site *site,
     return head_run(&head, err);
 }
 
-/* ---------------------------------------------------------------- partitions */
-
-/* "serial:2:k=v:l=w" */
-static int parse_part(ab_arena_t *arena, const char *text, struct part *out, struct ab_error *err)
-{
-    char *copy = ab_strdup(arena, text), *count = strchr(copy, ':'), *rest = NULL;
-    int64_t n = 0;
-    if (count) {
-        *count++ = '\0';
-        rest = strchr(count, ':');
-        if (rest)
-            *rest++ = '\0';
-    }
-    if (!count || (strcmp(copy, "serial") != 0 && strcmp(copy, "mpi") != 0)
-        || ab_parse_i64(count, strlen(count), 1, 1000000, &n) < 0)
-        return ab_fail(err, AB_EINVAL, "--part %s is not MODE:NODES[:KEY=VALUE]*", text);
-    *out = (struct part){copy, rest ? rest : "", (size_t)n};
-    return 0;
-}
-
-static const char **part_words(ab_arena_t *arena, const struct options *o,
-                               const struct ab_site *site, const struct part *p, size_t first)
-{
-    const char **w = ab_alloc(arena, strlen(p->tags) + 16, sizeof(char *));
-    size_t n = 0;
-    w[n++] = ab_find_program("abies-launcher");
-    w[n++] = ab_printf(arena, "--job-mode=%s", p->mode);
-    w[n++] = ab_printf(arena, "--wall-time-min=%" PRId64, o->minutes);
-    w[n++] = ab_printf(arena, "--site=%s", site->path);
-    w[n++] = ab_printf(arena, "--slice=%zu:%zu", first, p->nodes);
-    for (const char *at = p->tags; *at;) {
-        size_t len = strcspn(at, ":");
-        w[n++] = ab_printf(arena, "--tag=%.*s", (int)len, at);
-        at += len + (at[len] == ':');
-    }
-    return w;
-}
-
-static int wait_for_parts(const pid_t *pids, size_t n, int signals)
-{
-    int worst = 0;
-    size_t left = n;
-    while (left > 0) {
-        struct pollfd p = {.fd = signals, .events = POLLIN};
-        struct signalfd_siginfo info;
-        if (poll(&p, 1, -1) > 0 && read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info)
-            && info.ssi_signo != SIGCHLD)
-            for (size_t i = 0; i < n; i++)
-                kill(pids[i], SIGTERM);
-        int status = 0;
-        while (left > 0 && waitpid(-1, &status, WNOHANG) > 0) {
-            left--;
-            if (ab_exit_code(status) != 0)
-                worst = 1;
-        }
-    }
-    return worst;
-}
-
-static int run_parts(const struct options *o, const struct ab_site *site, int signals,
-                     struct ab_error *err)
-{
-    AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
-    pid_t *pids = ab_alloc(arena, o->parts.n, sizeof(pid_t));
-    size_t first = 0, n = 0;
-    for (; n < o->parts.n; n++) {
-        struct part p;
-        if (parse_part(arena, o->parts.v[n], &p, err) < 0)
-            break;
-        struct ab_spawn what = {.argv = part_words(arena, o, site, &p, first),
-                                .in = -1,
-                                .out = 1,
-                                .err = 2,
-                                .die_with_parent = true};
-        if (ab_spawn(&what, &pids[n], err) < 0)
-            break;
-        first += p.nodes;
-    }
-    if (n < o->parts.n)
-        for (size_t i = 0; i < n; i++)
-            kill(pids[i], SIGTERM);
-    int worst = wait_for_parts(pids, n, signals);
-    if (n < o->parts.n)
-        return -1;
-    return worst ? ab_fail(err, AB_EINTERNAL,
-                           "a partition ended with an error, see its log lines above")
-                 : 0;
-}
-
 /* ---------------------------------------------------------------- start */
 
 static int complain(const struct ab_error *err)
@@ -310,7 +215,13 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &mask, NULL);
     AB_AUTO(ab_close) int signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     ab_bus_init();
-    rc = o.parts.n > 0 ? run_parts(&o, &site, signals, &err)
+    struct parts_options parts = {.site = &site,
+                                  .instance = instance,
+                                  .minutes = o.minutes,
+                                  .parts = o.parts.v,
+                                  .n = o.parts.n,
+                                  .signals = signals};
+    rc = o.parts.n > 0 ? parts_run(&parts, &err)
                        : run_head(&o, &site, settings, instance, signals, &err);
     guard_stop();
     return rc < 0 ? complain(&err) : 0;

@@ -117,6 +117,25 @@ int order_unpack_exit(const void *body, size_t len, int64_t job, ab_arena_t *are
     return 0;
 }
 
+void order_pack_figures(struct ab_buf *out, const struct order_figures *figures)
+{
+    ab_pack_array(out, FIGURES);
+    for (size_t i = 0; i < FIGURES; i++)
+        ab_pack_int(out, figures->v[i]);
+}
+
+int order_unpack_figures(const void *body, size_t len, struct order_figures *out)
+{
+    struct ab_cursor at = ab_cursor(body, len);
+    uint32_t n = 0;
+    if (ab_cursor_array(&at, &n) < 0 || n != FIGURES)
+        return -1;
+    for (size_t i = 0; i < FIGURES; i++)
+        if (ab_cursor_int(&at, &out->v[i]) < 0 || out->v[i] < 0)
+            return -1;
+    return 0;
+}
+
 int order_keys_write(const char *path, const struct order_keys *keys, struct ab_error *err)
 {
     AB_AUTO(ab_buf_free) struct ab_buf text = {0};

@@ -9,6 +9,7 @@ static const double slack = 1e-3; /* thirds and sevenths do not add up to 1 exac
 
 struct node {
     double occupancy;
+    size_t jobs, most;
     size_t n_cpus, n_gpus; /* idle ones */
     int *cpus;
     const char **gpus;
@@ -37,6 +38,7 @@ place_t *place_new(const struct node_info *nodes, size_t n, bool packing)
     self->nodes = need(calloc(n ? n : 1, sizeof(struct node)));
     for (size_t i = 0; i < n; i++) {
         struct node *node = &self->nodes[i];
+        node->most = SIZE_MAX;
         node->n_cpus = nodes[i].n_cpus;
         node->n_gpus = nodes[i].n_gpus;
         node->cpus = need(calloc(node->n_cpus + 1, sizeof(int)));
@@ -84,8 +86,8 @@ static struct share share_of(const place_t *self, const struct place_want *want)
 
 static bool node_fits(const struct node *node, const struct share *s)
 {
-    return node->occupancy + s->occupancy <= 1 + slack && node->n_cpus >= s->cpus
-           && node->n_gpus >= s->gpus;
+    return node->jobs < node->most && node->occupancy + s->occupancy <= 1 + slack
+           && node->n_cpus >= s->cpus && node->n_gpus >= s->gpus;
 }
 
 static int check_possible(const place_t *self, const struct place_want *want, const struct share *s,
@@ -116,6 +118,7 @@ static void take_from(struct node *node, const struct share *s, struct place_slo
     memcpy(slot->gpus, node->gpus, s->gpus * sizeof(char *));
     memmove(node->gpus, node->gpus + s->gpus, (node->n_gpus - s->gpus) * sizeof(char *));
     node->n_gpus -= s->gpus;
+    node->jobs++;
     node->occupancy += s->occupancy;
     if (node->occupancy > 1 - slack)
         node->occupancy = 1;
@@ -161,6 +164,7 @@ void place_give(place_t *self, struct placement **placement)
         node->n_cpus += slot->n_cpus;
         memcpy(node->gpus + node->n_gpus, slot->gpus, slot->n_gpus * sizeof(char *));
         node->n_gpus += slot->n_gpus;
+        node->jobs--;
         node->occupancy -= p->occupancy;
         if (node->occupancy < slack)
             node->occupancy = 0;
@@ -170,6 +174,21 @@ void place_give(place_t *self, struct placement **placement)
     free(p->nodes);
     free(p);
     *placement = NULL;
+}
+
+void place_limit(place_t *self, size_t node, size_t jobs)
+{
+    self->nodes[node].most = jobs;
+}
+
+struct place_use place_use(const place_t *self, size_t node)
+{
+    const struct node *now = &self->nodes[node];
+    return (struct place_use){
+        .jobs = now->jobs,
+        .cpus = self->info[node].n_cpus - now->n_cpus,
+        .gpus = self->info[node].n_gpus - now->n_gpus,
+    };
 }
 
 size_t place_empty_nodes(const place_t *self)
@@ -184,6 +203,7 @@ double place_free(const place_t *self)
 {
     double sum = 0;
     for (size_t i = 0; i < self->n; i++)
-        sum += 1 - self->nodes[i].occupancy;
+        if (self->nodes[i].jobs < self->nodes[i].most)
+            sum += 1 - self->nodes[i].occupancy;
     return sum;
 }

@@ -42,7 +42,17 @@ int place_take(place_t *self, const struct place_want *want, struct placement **
                struct ab_error *err);
 void place_give(place_t *self, struct placement **placement);
 
+/* At most so many jobs of one node at a time there (none: its worker is not there); no limit at the
+ * start. */
+void place_limit(place_t *self, size_t node, size_t jobs);
+
+/* What is taken of a node. */
+struct place_use {
+    size_t jobs, cpus, gpus;
+};
+struct place_use place_use(const place_t *self, size_t node);
+
 size_t place_empty_nodes(const place_t *self);
-double place_free(const place_t *self); /* nodes not taken, with fractions */
+double place_free(const place_t *self); /* nodes not taken, with fractions; at its limit: none */
 
 #endif

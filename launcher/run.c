@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "base/usage.h"
 #include "guard.h"
 #include "sitedir/workdir.h"
 
@@ -23,7 +24,8 @@
 
 enum {
     TAIL_BYTES = 4096,
-    LIMIT_GRACE_MS = 10000
+    LIMIT_GRACE_MS = 10000,
+    FILES_OF_A_RUN = 2 /* a pidfd and the output */
 };
 
 struct run {
@@ -41,6 +43,7 @@ struct runs {
     int epoll, tail_lines;
     run_exit_f *on_exit;
     void *arg;
+    struct runs_figures figures;
 };
 
 runs_t *runs_new(int tail_lines, run_exit_f *on_exit, void *arg, struct ab_error *err)
@@ -107,7 +110,7 @@ static int open_output(const char *path, struct ab_error *err)
     return fd;
 }
 
-int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
+static int start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
 {
     if (ab_fault("run.start"))
         return ab_fail(err, AB_EINTERNAL, "start refused (injected)");
@@ -116,7 +119,7 @@ int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
         return -1;
     struct run *r = calloc(1, sizeof(*r));
     if (!r)
-        return ab_fail(err, AB_EINTERNAL, "no memory for one more process");
+        return ab_fail(err, AB_EBUSY, "no memory for one more process");
     r->pidfd = r->output = -1;
     struct ab_spawn what = {
         .argv = spec->argv,
@@ -129,6 +132,7 @@ int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
         .die_with_parent = true, /* besides the guard, who ends the whole group */
         .cpus = spec->cpus,
         .n_cpus = spec->n_cpus,
+        .pidfd = &r->pidfd, /* with it or not at all: a job does not begin twice for want of one */
     };
     if (ab_spawn(&what, &r->pid, err) < 0) {
         run_free(r);
@@ -138,9 +142,8 @@ int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
     r->job = spec->job;
     r->output = AB_TAKE_FD(output);
     r->limit_at_ms = spec->limit_ms > 0 ? ab_now_ms() + spec->limit_ms : 0;
-    r->pidfd = ab_pidfd(r->pid);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = r};
-    if (r->pidfd < 0 || epoll_ctl(self->epoll, EPOLL_CTL_ADD, r->pidfd, &event) < 0) {
+    if (epoll_ctl(self->epoll, EPOLL_CTL_ADD, r->pidfd, &event) < 0) {
         ab_fail_errno(err, AB_EINTERNAL, "cannot watch process %d", (int)r->pid);
         kill(-r->pid, SIGKILL);
         (void)waitpid(r->pid, NULL, 0);
@@ -152,6 +155,17 @@ int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
     self->first = r;
     self->n++;
     return 0;
+}
+
+int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err)
+{
+    int64_t from_us = ab_now_us();
+    int rc = start(self, spec, err);
+    self->figures.started += rc == 0;
+    self->figures.not_started += rc < 0;
+    if (rc == 0)
+        ab_histogram_add(&self->figures.spawn, ab_now_us() - from_us);
+    return rc;
 }
 
 static void kill_gently(struct run *r, enum run_end why, int64_t grace_ms)
@@ -188,6 +202,16 @@ int runs_fd(const runs_t *self)
 size_t runs_count(const runs_t *self)
 {
     return self->n;
+}
+
+size_t runs_room(const runs_t *self, size_t spared)
+{
+    return self->n + ab_usage_files_left(spared) / FILES_OF_A_RUN;
+}
+
+struct runs_figures *runs_figures(runs_t *self)
+{
+    return &self->figures;
 }
 
 /* The last lines, read backwards from the end of the file; what is no UTF-8 becomes '?'. */

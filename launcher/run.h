@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "http/metric.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,7 +47,8 @@ typedef void run_exit_f(void *arg, const struct run_exit *exit);
 runs_t *runs_new(int tail_lines, run_exit_f *on_exit, void *arg, struct ab_error *err);
 void runs_destroy(runs_t **self); /* SIGKILL for what still runs */
 
-/* -1: it could not be started (err says why, e.g. no such program); no exit will be reported. */
+/* -1: it could not be started (err says why, e.g. no such program); no exit will be reported.
+ * AB_EBUSY: the job is not to blame (no descriptors, no processes, a full disk); later it may. */
 int run_start(runs_t *self, const struct run_spec *spec, struct ab_error *err);
 
 /* SIGTERM to the job's group now, SIGKILL after grace_ms. The exit is reported as RUN_KILLED. */
@@ -55,6 +57,15 @@ void runs_kill_all(runs_t *self, int64_t grace_ms);
 
 int runs_fd(const runs_t *self);
 size_t runs_count(const runs_t *self);
+/* How many may run at a time: what the limit of descriptors leaves beside `spared` for others. */
+size_t runs_room(const runs_t *self, size_t spared);
+
+struct runs_figures {
+    uint64_t started, not_started;
+    struct ab_histogram spawn; /* from the order to the program's own first step */
+};
+struct runs_figures *runs_figures(runs_t *self);
+
 /* Reap, enforce limits. Returns ms until it wants to be called again even if nothing is readable.
  */
 int64_t runs_step(runs_t *self, int64_t now_ms);

@@ -2,7 +2,11 @@
 #ifndef TALLY_H
 #define TALLY_H
 
+#include "crew.h"
+#include "place.h"
 #include "sitedir/figures.h"
+
+#define TALLY_NODES 256 /* that have figures of their own: a file has its bounds */
 
 enum tally_end {
     TALLY_DONE,
@@ -22,8 +26,12 @@ struct tally {
 
 /* How it is now. */
 struct tally_now {
-    size_t running, stash, nodes;
-    double free_nodes;
+    size_t running, stash;
+    const struct node_info *nodes;
+    size_t n_nodes;
+    const place_t *place;
+    crew_t *crew; /* serial mode */
+    runs_t *runs; /* mpi mode */
 };
 
 void tally_open(struct tally *self, const struct ab_site *site, const char *instance,

@@ -99,6 +99,12 @@ void tasks_on_exit(void *arg, const struct run_exit *e)
     task_drop(self, at);
 }
 
+void tasks_on_room(void *arg, size_t node, size_t jobs)
+{
+    const struct tasks *self = arg;
+    place_limit(self->place, node, jobs);
+}
+
 bool task_lose(struct tasks *self, struct task **at)
 {
     struct task *t = *at;
@@ -156,7 +162,7 @@ static int start(struct tasks *self, struct task *t, struct ab_error *err)
         return crew_start(self->crew, slot->node, &spec, err);
     if (run_start(self->runs, &spec, err) == 0)
         return 0;
-    if (err->code == AB_EBUSY) /* a full disk */
+    if (err->code == AB_EBUSY) /* a full disk, no descriptors */
         return -1;
     /* The program cannot be started: that is the run's result, not the launcher's trouble. */
     int code = RUN_NEVER;
@@ -279,9 +285,9 @@ void tasks_start_accepted(struct tasks *self)
 void tasks_start_fitting(struct tasks *self)
 {
     int64_t now = ab_now_ms();
-    int64_t most = self->o->serial ? INT32_MAX : self->o->settings->launcher.max_concurrent_mpiruns;
+    size_t most = self->o->serial ? SIZE_MAX : self->most;
     struct task **at = &self->first;
-    while (*at && self->n_stash > 0 && (int64_t)self->n_busy < most) {
+    while (*at && self->n_stash > 0 && self->n_busy < most) {
         if (place_free(self->place) < 1e-3)
             return;
         if (!task_is_busy(*at) && now >= (*at)->not_before_ms && !find_busy(self, (*at)->job->id)

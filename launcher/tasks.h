@@ -30,6 +30,7 @@ struct tasks {
     crew_t *crew; /* serial mode */
     struct task *first;
     size_t n_stash, n_busy; /* busy: on nodes, running or about to */
+    size_t most;            /* mpi mode: busy at a time */
     struct tally tally;
     bool ending;
     const char *why; /* it ends */
@@ -40,6 +41,8 @@ void task_drop(struct tasks *self, struct task **at);
 
 /* A process has ended; arg: the tasks. */
 void tasks_on_exit(void *arg, const struct run_exit *e);
+/* A node's worker takes so many jobs at a time. */
+void tasks_on_room(void *arg, size_t node, size_t jobs);
 
 /* The job is not ours any more: its process must not go on, and nobody reports it. Somebody asked
  * for its end. True: dropped, and *at is the one behind it. */

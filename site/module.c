@@ -10,6 +10,7 @@
 #include "base/trace.h"
 #include "bus/local.h"
 #include "http/metric.h"
+#include "http/process.h"
 #include "schema/json.h"
 #include "sitedir/figures.h"
 #include "wire.h"
@@ -304,6 +305,7 @@ static void write_figures(struct module *m)
     AB_AUTO(ab_buf_free) struct ab_buf out = {0}, label = {0};
 
     ab_metric_label(&label, "module", m->def->name);
+    ab_process_self(&out, "module", label.data, true);
     ab_metric_type(&out, "abies_module_cycle_seconds", "histogram", "rounds of a module's work");
     ab_histogram_write(&out, "abies_module_cycle_seconds", label.data, &m->cycles);
     ab_calls_write(m->calls, &out, "abies_module_calls_total", "abies_module_call_seconds",

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "client/api.h"
 #include "http/health.h"
+#include "http/process.h"
 #include "sitedir/figures.h"
 
 #include <inttypes.h>
@@ -113,33 +114,6 @@ static void write_outbox(const monitor_t *self, struct ab_buf *out, outbox_t *ou
         "updates that the centre has refused for good", (double)sent.dropped);
 }
 
-static void write_modules(const monitor_t *self, struct ab_buf *out, const ab_supervise_t *modules)
-{
-    static const char *const names[] = {"abies_site_module_up", "abies_site_module_restarts_total"};
-    struct ab_ward_status st;
-
-    for (size_t k = 0; k < AB_COUNT(names); k++) {
-        ab_metric_type(out, names[k], k ? "counter" : "gauge",
-                       k ? "how often a module was started again" : "1: the module runs");
-        for (size_t i = 0; ab_supervise_status(modules, i, &st); i++) {
-            AB_AUTO(ab_buf_free) struct ab_buf labels = {0};
-            ab_buf_str(&labels, self->labels);
-            ab_metric_label(&labels, "module", st.name);
-            ab_metric(out, names[k], labels.data, k ? st.restarts : st.pid > 0);
-        }
-    }
-}
-
-static void write_up(struct ab_buf *out)
-{
-    AB_AUTO(ab_buf_free) struct ab_buf labels = {0};
-
-    ab_metric_label(&labels, "service", "site");
-    ab_metric_label(&labels, "version", AB_VERSION);
-    ab_metric_type(out, "abies_up", "gauge", "1: serving");
-    ab_metric(out, "abies_up", labels.data, 1);
-}
-
 int64_t monitor_step(monitor_t *self, const ab_supervise_t *modules, outbox_t *outbox, post_t *post,
                      uplink_t *uplink, bool settings_known)
 {
@@ -153,13 +127,13 @@ int64_t monitor_step(monitor_t *self, const ab_supervise_t *modules, outbox_t *o
     self->known = settings_known;
     if (due > 0)
         return due;
-    write_up(&out);
+    ab_process_self(&out, "site", self->labels, true);
     one(self, &out, "abies_site_uplink_reached", "gauge",
         "1: the last call to the centre got an answer", up.reached);
     one(self, &out, "abies_site_uplink_waiting", "gauge", "calls of modules that wait for a lane",
         (double)up.waiting);
     write_outbox(self, &out, outbox, post);
-    write_modules(self, &out, modules);
+    ab_process_wards(&out, "abies_site_module", self->labels, "module", modules);
     ab_api_figures(&out, self->labels);
     ab_figures_write(self->figures, &out, now);
     return AB_FIGURES_MS;

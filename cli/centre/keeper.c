@@ -17,6 +17,7 @@
 #include "certificate.h"
 #include "leftovers.h"
 #include "members.h"
+#include "monitor.h"
 #include "secrets.h"
 #include "state.h"
 #include <errno.h>
@@ -42,8 +43,9 @@ struct keeper {
     const struct cluster *cluster;
     const struct known *known;
     ab_supervise_t *supervise;
+    monitor_t *monitor;
     int signal_fd, notify_fd, report_fd;
-    bool stop, changed;
+    bool stop, changed, started;
 };
 
 static void report(const struct keeper *self, const char *word, const char *text)
@@ -74,7 +76,10 @@ static void note_change(void *arg, const char *name)
 static void write_state(struct keeper *self)
 {
     struct ab_error err = {0};
-    if (self->changed && state_write(self->centre, self->cluster, self->supervise, &err) < 0)
+    if (self->changed
+        && state_write(self->centre, self->cluster, self->supervise, monitor_address(self->monitor),
+                       &err)
+               < 0)
         ab_log(AB_ERROR, "state.not_written", AB_KV("error", (const char *)err.text));
     self->changed = false;
 }
@@ -115,6 +120,7 @@ static void turn(struct keeper *self, int timeout_ms)
     if (fds[0].revents)
         ab_supervise_step(self->supervise);
     write_state(self);
+    monitor_show(self->monitor, self->supervise, self->started && !self->stop);
 }
 
 static const char *last_line(const struct keeper *self, const char *log)
@@ -286,7 +292,8 @@ static int open_all(struct keeper *self, struct ab_error *err)
     if (!self->supervise)
         return -1;
     ab_supervise_on_change(self->supervise, note_change, self);
-    return 0;
+    self->monitor = monitor_new(err);
+    return self->monitor ? 0 : -1;
 }
 
 /* A day by either clock: the monotonic one stands still while the machine sleeps, the time of day
@@ -331,6 +338,7 @@ int keeper_run(const struct centre *centre, const struct cluster *cluster,
         status = 1;
     } else {
         ab_log(AB_INFO, "centre.started", AB_KV("url", centre_url(centre)));
+        self.started = true;
         report(&self, "started", "");
         ab_close(&self.report_fd);
         struct daily day = tomorrow();
@@ -342,6 +350,7 @@ int keeper_run(const struct centre *centre, const struct cluster *cluster,
     }
     if (self.supervise)
         stop_all(&self);
+    monitor_destroy(&self.monitor);
     ab_supervise_destroy(&self.supervise);
     ab_close(&self.signal_fd);
     ab_close(&self.notify_fd);

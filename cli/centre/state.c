@@ -52,13 +52,15 @@ static void write_process(const struct centre *self, ab_arena_t *arena, struct a
 }
 
 int state_write(const struct centre *self, const struct cluster *cluster,
-                const ab_supervise_t *supervise, struct ab_error *err)
+                const ab_supervise_t *supervise, const char *health, struct ab_error *err)
 {
     AB_AUTO(ab_arena_destroy) ab_arena_t *arena = ab_arena_new();
     AB_AUTO(ab_buf_free) struct ab_buf out = {0};
     struct ab_ward_status st;
-    ab_buf_printf(&out, "{\"version\":1,\"supervisor\":{\"pid\":%d,\"start\":%" PRIu64 "}",
+    ab_buf_printf(&out, "{\"version\":1,\"supervisor\":{\"pid\":%d,\"start\":%" PRIu64,
                   (int)getpid(), ab_pid_start_time(getpid()));
+    member_text(&out, "health", health);
+    ab_buf_char(&out, '}');
     member_text(&out, "home", self->home);
     member_text(&out, "url", centre_url(self));
     member_text(&out, "ca_file", centre_path(self, "tls/ca.pem"));
@@ -115,6 +117,7 @@ int state_read(const struct centre *self, ab_arena_t *arena, struct state *out,
         return ab_fail_within(err, "%s/run/centre.json", self->home);
     const struct ab_value *supervisor = ab_value_get(doc, "supervisor"),
                           *list = ab_value_get(doc, "processes");
+    out->health = ab_value_text(ab_value_get(supervisor, "health"), NULL);
     if (same_process(supervisor))
         out->supervisor = (pid_t)ab_value_int(ab_value_get(supervisor, "pid"), 0);
     out->url = ab_value_text(ab_value_get(doc, "url"), "");

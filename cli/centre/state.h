@@ -18,15 +18,16 @@ struct state_process {
 };
 
 struct state {
-    pid_t supervisor; /* 0: none runs */
+    pid_t supervisor;   /* 0: none runs */
+    const char *health; /* the supervisor's port; NULL: not known */
     const char *url, *socket_dir;
     struct state_process *processes;
     size_t n;
 };
 
-/* Written by the supervisor after each change. */
+/* Written by the supervisor after each change. health: where it listens. */
 int state_write(const struct centre *self, const struct cluster *cluster,
-                const ab_supervise_t *supervise, struct ab_error *err);
+                const ab_supervise_t *supervise, const char *health, struct ab_error *err);
 
 /* In the arena. No file: no supervisor, no processes. */
 int state_read(const struct centre *self, ab_arena_t *arena, struct state *out,

@@ -1,6 +1,8 @@
 /* error.c - what went wrong */
 #include "error.h"
 
+#include "cleanup.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,4 +122,14 @@ int(ab_fail_within)(struct ab_error *err, const char *format, ...)
         snprintf(text + n, sizeof(text) - (size_t)n, ": %s", err->text);
     copy_cut(err->text, sizeof(err->text), text);
     return -1;
+}
+
+int ab_errno_code(int number)
+{
+    static const int passing[] = {ENOSPC, EDQUOT, EIO,       ESTALE,    EMFILE,
+                                  ENFILE, ENOMEM, ETIMEDOUT, EHOSTDOWN, EAGAIN};
+    for (size_t i = 0; i < AB_COUNT(passing); i++)
+        if (passing[i] == number)
+            return AB_EBUSY;
+    return AB_EINVAL;
 }

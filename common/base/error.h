@@ -82,6 +82,10 @@ int ab_fail_within(struct ab_error *err, const char *format, ...)
         -1;                                                                                        \
     })
 
+/* AB_EBUSY for an errno that passes by itself or with an administrator's help (a full disk, no
+ * descriptors left, a file server that is away): no reason to fail a job. Else AB_EINVAL. */
+int ab_errno_code(int number);
+
 /* "not_found" for 404 and so on; "error" for what has no name. */
 const char *ab_code_kind(int code);
 

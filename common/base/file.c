@@ -15,11 +15,17 @@
 
 #define TREE_DEPTH 200 /* a descriptor is open for each level */
 
+/* What passes by itself or with an administrator's help is AB_EBUSY. */
+static int io_code(int number)
+{
+    return ab_errno_code(number) == AB_EBUSY ? AB_EBUSY : AB_EINTERNAL;
+}
+
 int ab_file_read(const char *path, size_t limit, struct ab_buf *out, struct ab_error *err)
 {
     AB_AUTO(ab_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
-        return ab_fail_errno(err, errno == ENOENT ? AB_ENOENT : AB_EINTERNAL, "cannot read `%s`",
+        return ab_fail_errno(err, errno == ENOENT ? AB_ENOENT : io_code(errno), "cannot read `%s`",
                              path);
     size_t start = out->len;
     for (;;) {
@@ -30,7 +36,7 @@ int ab_file_read(const char *path, size_t limit, struct ab_buf *out, struct ab_e
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return ab_fail_errno(err, AB_EINTERNAL, "cannot read `%s`", path);
+            return ab_fail_errno(err, io_code(errno), "cannot read `%s`", path);
         out->len += (size_t)n;
         out->data[out->len] = '\0';
         if (out->len - start > limit)
@@ -90,15 +96,15 @@ int ab_file_write(const char *path, const void *bytes, size_t len, mode_t mode,
 
     AB_AUTO(ab_close) int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
-        return ab_fail_errno(err, AB_EINTERNAL, "cannot write in folder `%s`", folder);
+        return ab_fail_errno(err, io_code(errno), "cannot write in folder `%s`", folder);
     if (write_all(fd, bytes, len) < 0 || fchmod(fd, mode) < 0 || fsync(fd) < 0
         || rename(temporary, path) < 0) {
-        ab_fail_errno(err, AB_EINTERNAL, "cannot write `%s`", path);
+        ab_fail_errno(err, io_code(errno), "cannot write `%s`", path);
         (void)unlink(temporary);
         return -1;
     }
     if (sync_folder(folder) < 0)
-        return ab_fail_errno(err, AB_EINTERNAL, "cannot sync folder `%s`", folder);
+        return ab_fail_errno(err, io_code(errno), "cannot sync folder `%s`", folder);
     return 0;
 }
 
@@ -121,7 +127,7 @@ int ab_mkdirs(const char *path, mode_t mode, struct ab_error *err)
             struct stat st;
             if (stat(copy, &st) < 0 || !S_ISDIR(st.st_mode)) {
                 errno = number == EEXIST ? ENOTDIR : number;
-                return ab_fail_errno(err, AB_EINTERNAL, "cannot make folder `%s`", copy);
+                return ab_fail_errno(err, io_code(errno), "cannot make folder `%s`", copy);
             }
         }
         *p = kept;
@@ -171,9 +177,9 @@ int ab_remove_tree(const char *path, struct ab_error *err)
 {
     struct stat st;
     if (lstat(path, &st) < 0)
-        return errno == ENOENT ? 0 : ab_fail_errno(err, AB_EINTERNAL, "cannot remove `%s`", path);
+        return errno == ENOENT ? 0 : ab_fail_errno(err, io_code(errno), "cannot remove `%s`", path);
     int rc = S_ISDIR(st.st_mode) ? remove_below(AT_FDCWD, path, 0) : unlink(path);
-    return rc < 0 ? ab_fail_errno(err, AB_EINTERNAL, "cannot remove `%s`", path) : 0;
+    return rc < 0 ? ab_fail_errno(err, io_code(errno), "cannot remove `%s`", path) : 0;
 }
 
 int ab_file_private(const char *path, struct ab_error *err)

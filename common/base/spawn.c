@@ -184,26 +184,34 @@ static const char *remedy(int number)
  */
 #ifdef HAVE_TSAN
 #define STACK_SHARING MAP_SHARED
-static int start_child(struct start *s, char *stack)
+static int start_child(struct start *s, char *stack, int *pidfd)
 {
     (void)stack;
-    int child = (int)syscall(SYS_clone, CLONE_VFORK | SIGCHLD, NULL, NULL, NULL, NULL);
+    int flags = CLONE_VFORK | SIGCHLD | (s->what->pidfd ? CLONE_PIDFD : 0);
+    int child = (int)syscall(SYS_clone, flags, NULL, pidfd, NULL, NULL);
     return child == 0 ? child_main(s) : child;
 }
 #else
 #define STACK_SHARING MAP_PRIVATE
-static int start_child(struct start *s, char *stack)
+static int start_child(struct start *s, char *stack, int *pidfd)
 {
-    return clone(child_main, stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, s);
+    int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (s->what->pidfd ? CLONE_PIDFD : 0);
+    return clone(child_main, stack + CHILD_STACK, flags, s, pidfd);
 }
 #endif
+
+static int start_code(int number)
+{
+    return ab_errno_code(number) == AB_EBUSY ? AB_EBUSY : AB_EINTERNAL;
+}
 
 static int fail_to_start(const struct start *s, struct ab_error *err)
 {
     bool is_cwd = strcmp(s->report->step, "enter working folder") == 0;
     errno = s->report->number;
-    ab_fail_errno(err, errno == ENOENT ? AB_ENOENT : AB_EINTERNAL, "cannot start `%.200s`: %s%s%s",
-                  s->path, s->report->step, is_cwd ? " " : "", is_cwd ? s->what->cwd : "");
+    ab_fail_errno(err, errno == ENOENT ? AB_ENOENT : start_code(errno),
+                  "cannot start `%.200s`: %s%s%s", s->path, s->report->step, is_cwd ? " " : "",
+                  is_cwd ? s->what->cwd : "");
     if (err)
         strncat(err->text, remedy(errno), sizeof(err->text) - strlen(err->text) - 1);
     return -1;
@@ -214,22 +222,27 @@ static int clone_and_exec(struct start *s, pid_t *pid, struct ab_error *err)
     char *stack = mmap(NULL, CHILD_STACK, PROT_READ | PROT_WRITE,
                        STACK_SHARING | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
     if (stack == MAP_FAILED)
-        return ab_fail_errno(err, AB_EINTERNAL, "no memory for a child's stack");
+        return ab_fail_errno(err, AB_EBUSY, "no memory for a child's stack");
     s->report = (struct report *)stack;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int child = start_child(s, stack);
+    int pidfd = -1, child = start_child(s, stack, &pidfd);
     int number = errno, rc = 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (child < 0) {
         errno = number;
-        rc = ab_fail_errno(err, AB_EINTERNAL, "cannot start a process for `%s`", s->path);
+        rc = ab_fail_errno(err, start_code(errno), "cannot start a process for `%s`", s->path);
     } else if (s->report->step) {
         (void)waitpid(child, NULL, 0);
         rc = fail_to_start(s, err);
+        number = errno;
+        ab_close(&pidfd);
+        errno = number;
     } else {
         *pid = child;
+        if (s->what->pidfd)
+            *s->what->pidfd = pidfd;
     }
     number = errno;
     munmap(stack, CHILD_STACK);
@@ -297,21 +310,22 @@ int ab_run_command(const struct ab_spawn *what, int64_t timeout_ms, struct ab_bu
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return ab_fail_errno(err, AB_EINTERNAL, "no pipe for `%s`", what->argv[0]);
+        return ab_fail_errno(err, start_code(errno), "no pipe for `%s`", what->argv[0]);
     AB_AUTO(ab_close) int reader = ends[0];
     AB_AUTO(ab_close) int writer = ends[1];
     (void)fcntl(reader, F_SETFL, O_NONBLOCK);
 
+    AB_AUTO(ab_close) int pidfd = -1;
     struct ab_spawn spawn = *what;
     pid_t pid = -1;
     spawn.out = spawn.err = writer;
     spawn.new_group = true;
+    spawn.pidfd = &pidfd;
     if (ab_spawn(&spawn, &pid, err) < 0)
         return -1;
     ab_close(&writer);
-    AB_AUTO(ab_close) int pidfd = ab_pidfd(pid);
     size_t limit = output && output->limit ? output->limit : AB_BUF_MAX;
-    int rc = pidfd < 0 ? -1 : follow(reader, pidfd, ab_now_ms() + timeout_ms, output, limit);
+    int rc = follow(reader, pidfd, ab_now_ms() + timeout_ms, output, limit);
     if (rc < 0)
         (void)kill(-pid, SIGKILL);
     while (waitpid(pid, status, 0) < 0 && errno == EINTR)

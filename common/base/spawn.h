@@ -19,10 +19,12 @@ struct ab_spawn {
     bool die_with_parent;    /* SIGKILL when the parent thread's process dies (PR_SET_PDEATHSIG) */
     const int *cpus;         /* set the child's CPU affinity; NULL: inherited */
     size_t n_cpus;
+    int *pidfd; /* NULL, or gets a pidfd (CLOEXEC) of the child: nothing starts without one */
 };
 
 /* Starts a child; signals are back at their defaults and unblocked in it. An exec failure is
- * reported here, with errno's text, not by an exit code. 0 or -1. */
+ * reported here, with errno's text, not by an exit code. 0 or -1; AB_EBUSY if it may be started
+ * later: no descriptors, processes or memory now. */
 int ab_spawn(const struct ab_spawn *what, pid_t *pid, struct ab_error *err);
 
 /* Run to the end with a time limit, collecting at most `limit` bytes of stdout+stderr (the rest is

@@ -47,6 +47,8 @@ struct ward {
     pid_t pid;
     int pidfd;
     int restarts, last_exit;
+    int by_cause[AB_WARD_CAUSES];
+    enum ab_ward_cause cause; /* of the next restart */
     int64_t started_ms, started_utc_us;
     int64_t wait_ms; /* before the next start */
     int64_t due_ms;  /* WAITING: start; STOPPING: kill */
@@ -137,11 +139,10 @@ static void changed(ab_supervise_t *self, const struct ward *w)
 
 static int start(ab_supervise_t *self, struct ward *w, struct ab_error *err)
 {
-    if (ward_plan_spawn(&w->plan, &w->pid, err) < 0)
+    if (ward_plan_spawn(&w->plan, &w->pid, &w->pidfd, err) < 0)
         return -1;
-    w->pidfd = ab_pidfd(w->pid);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = w};
-    if (w->pidfd < 0 || epoll_ctl(self->epoll_fd, EPOLL_CTL_ADD, w->pidfd, &e) < 0) {
+    if (epoll_ctl(self->epoll_fd, EPOLL_CTL_ADD, w->pidfd, &e) < 0) {
         ab_fail_errno(err, AB_EINTERNAL, "cannot watch process `%s`", w->plan.name);
         (void)kill(-w->pid, SIGKILL);
         (void)waitpid(w->pid, NULL, 0);
@@ -168,10 +169,12 @@ static void restart(ab_supervise_t *self, struct ward *w)
 {
     struct ab_error err = {0};
     w->restarts++;
+    w->by_cause[w->cause]++;
     if (start(self, w, &err) < 0) {
         ab_log(AB_ERROR, "ward.start_failed", AB_KV("name", (const char *)w->plan.name),
                AB_KV("error", (const char *)err.text));
         w->last_exit = 127;
+        w->cause = AB_WARD_NOT_STARTED;
         wait_for_restart(w);
     }
     changed(self, w);
@@ -187,6 +190,7 @@ static int reap(ab_supervise_t *self, struct ward *w)
     (void)kill(-w->pid, SIGKILL);
     if (waitpid(w->pid, &status, 0) == w->pid)
         w->last_exit = ab_exit_code(status);
+    w->cause = w->last_exit < 0 ? AB_WARD_SIGNAL : w->last_exit > 0 ? AB_WARD_ERROR : AB_WARD_EXIT;
     ab_log(w->state == STOPPING ? AB_INFO : AB_WARN, "ward.ended",
            AB_KV("name", (const char *)w->plan.name), AB_KV("pid", w->pid),
            AB_KV("exit", w->last_exit));
@@ -341,8 +345,17 @@ bool ab_supervise_status(const ab_supervise_t *self, size_t i, struct ab_ward_st
         w = w->next;
     if (!w)
         return false;
-    *out =
-        (struct ab_ward_status){w->plan.name, w->pid, w->restarts, w->last_exit, w->started_utc_us};
+    int64_t now = ab_now_ms();
+    *out = (struct ab_ward_status){
+        .name = w->plan.name,
+        .pid = w->pid,
+        .restarts = w->restarts,
+        .last_exit = w->last_exit,
+        .started_utc_us = w->started_utc_us,
+        .up_ms = w->pid ? now - w->started_ms : 0,
+        .backoff_ms = w->state == WAITING && w->due_ms > now ? w->due_ms - now : 0,
+    };
+    memcpy(out->by_cause, w->by_cause, sizeof(out->by_cause));
     return true;
 }
 

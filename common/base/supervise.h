@@ -42,12 +42,23 @@ void ab_supervise_step(ab_supervise_t *self);
 void ab_supervise_stop(ab_supervise_t *self);
 size_t ab_supervise_running(const ab_supervise_t *self);
 
+/* Why one was started again. */
+enum ab_ward_cause {
+    AB_WARD_EXIT,        /* it ended, with status 0 */
+    AB_WARD_ERROR,       /* with another one */
+    AB_WARD_SIGNAL,      /* it was killed, or crashed */
+    AB_WARD_NOT_STARTED, /* the program could not be started */
+    AB_WARD_CAUSES
+};
+
 struct ab_ward_status {
     const char *name;
     pid_t pid; /* 0: not running now */
     int restarts;
     int last_exit; /* as ab_exit_code */
     int64_t started_utc_us;
+    int64_t up_ms, backoff_ms;    /* how long it has run; until its next start */
+    int by_cause[AB_WARD_CAUSES]; /* the restarts */
 };
 /* `i` from 0; false past the end. */
 bool ab_supervise_status(const ab_supervise_t *self, size_t i, struct ab_ward_status *out);

@@ -100,7 +100,7 @@ void ward_plan_free(struct ward_plan *self)
     *self = (struct ward_plan){0};
 }
 
-int ward_plan_spawn(const struct ward_plan *self, pid_t *pid, struct ab_error *err)
+int ward_plan_spawn(const struct ward_plan *self, pid_t *pid, int *pidfd, struct ab_error *err)
 {
     AB_AUTO(ab_close) int log_fd = -1;
     if (self->log_path) {
@@ -117,6 +117,7 @@ int ward_plan_spawn(const struct ward_plan *self, pid_t *pid, struct ab_error *e
         .err = self->log_path ? log_fd : STDERR_FILENO,
         .new_group = true,
         .die_with_parent = self->die_with_parent,
+        .pidfd = pidfd,
     };
     return ab_spawn(&spawn, pid, err);
 }

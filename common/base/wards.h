@@ -17,7 +17,7 @@ struct ward_plan {
 
 int ward_plan_copy(struct ward_plan *self, const struct ab_ward *ward, struct ab_error *err);
 void ward_plan_free(struct ward_plan *self);
-int ward_plan_spawn(const struct ward_plan *self, pid_t *pid, struct ab_error *err);
+int ward_plan_spawn(const struct ward_plan *self, pid_t *pid, int *pidfd, struct ab_error *err);
 
 /* If it is larger than 16 MiB: path.3 -> path.4, ..., path -> path.1 by copy, and cut to nothing.
  */

@@ -306,6 +306,8 @@ ab_hub_t *ab_hub_new(const struct ab_local_options *options, struct ab_error *er
     AB_AUTO(ab_hub_destroy) ab_hub_t *self = need(calloc(1, sizeof(*self)));
 
     ab_bus_init();
+    if (ab_socket_room(err) < 0)
+        return NULL;
     self->beat_ms = options->beat_ms;
     self->dead_ms = options->dead_ms;
     self->router = ab_socket_new(ZMQ_ROUTER);

@@ -104,6 +104,8 @@ ab_link_t *ab_link_new(const struct ab_local_options *options, struct ab_error *
         return NULL;
     }
     ab_bus_init();
+    if (ab_socket_room(err) < 0)
+        return NULL;
     if (!options->name || !options->name[0] || strlen(options->name) >= sizeof(self->self.name)) {
         (void)ab_fail(err, AB_EINVAL, "a link needs a name of 1 to 63 characters");
         return NULL;

@@ -11,6 +11,7 @@
 #include "crypt/crypt.h"
 #include "hold.h"
 #include "http/health.h"
+#include "http/process.h"
 #include "request.sql.h"
 #include "timer.h"
 #include "yaml/yaml.h"
@@ -144,11 +145,9 @@ static void metrics(void *arg, struct ab_buf *out)
     struct process *self = arg;
     int stage = atomic_load(&self->stage);
     stats_text(self->stats, stage >= UP ? self->replica : NULL, out);
-    ab_metric_type(out, "abies_up", "gauge", "1: serving");
-    char labels[256];
-    snprintf(labels, sizeof(labels), "service=\"%s\",instance=\"%s\",version=\"%s\"",
-             self->service->name, self->instance, AB_VERSION);
-    ab_metric(out, "abies_up", labels, stage == UP);
+    AB_AUTO(ab_buf_free) struct ab_buf labels = {0};
+    ab_metric_label(&labels, "instance", self->instance);
+    ab_process_self(out, self->service->name, labels.data, stage == UP);
     if (self->service->metrics)
         self->service->metrics(out);
 }

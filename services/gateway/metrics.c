@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "conn.h"
 #include "http/health.h"
+#include "http/process.h"
 #include "schema/schema.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -160,11 +161,8 @@ static void render_up(struct ab_buf *out)
 {
     AB_AUTO(ab_buf_free) struct ab_buf labels = {0};
 
-    ab_metric_label(&labels, "service", "gateway");
     ab_metric_label(&labels, "instance", gw.instance);
-    ab_metric_label(&labels, "version", AB_VERSION);
-    ab_metric_type(out, "abies_up", "gauge", "1: serving");
-    ab_metric(out, "abies_up", labels.data, !gw.draining);
+    ab_process_self(out, "gateway", labels.data, !gw.draining);
 }
 
 enum {

@@ -136,6 +136,7 @@ static int run(hook_t *self, const struct ab_site *site, const struct ab_app *ap
         .err = log,
         .new_group = true,
         .die_with_parent = true,
+        .pidfd = &self->fd,
     };
     return ab_spawn(&what, &self->pid, err);
 }
@@ -163,11 +164,6 @@ hook_t *hook_start(const struct ab_site *site, const char *folder, const struct 
     }
     if (run(self, site, app, job, parameters, arena, err) < 0) {
         ab_fail_within(err, "%s hook", ab_app_hook_names[which]);
-        return NULL;
-    }
-    self->fd = ab_pidfd(self->pid);
-    if (self->fd < 0) {
-        ab_fail_errno(err, AB_EINTERNAL, "pidfd_open");
         return NULL;
     }
     if (write_pid(self, err) < 0) {
@@ -266,6 +262,7 @@ int hook_result(hook_t *self, const struct job *job, ab_arena_t *arena, struct h
         return ab_fail(err, AB_EINTERNAL, "the %s hook is lost", name);
     (void)kill(-self->pid, SIGKILL); /* what it left in the background */
     self->pid = 0;
+    ab_close(&self->fd); /* one descriptor at least is there to read the result with */
     if (self->kill_ms)
         return ab_fail(err, AB_EINVAL,
                        "the %s hook took longer than %" PRId64 " s (hook_timeout_sec)", name,

@@ -90,27 +90,22 @@ struct task *task_new(const struct ab_site *site, const struct transfer_task *wh
 
 /* ------------------------------------------------------------------ its worker */
 
-static int watch(struct task *self, struct ab_error *err)
-{
-    self->fd = ab_pidfd(self->pid);
-    return self->fd < 0 ? ab_fail_errno(err, AB_EINTERNAL, "pidfd_open") : 0;
-}
-
 int task_start(struct task *self, struct ab_error *err)
 {
     const char *program = ab_find_program("abies-module-transfer");
     const char *argv[] = {program, "run", self->data.site->path, self->data.id, NULL};
-    struct ab_spawn what = {.argv = argv, .in = -1, .out = 2, .err = 2, .new_group = true};
+    struct ab_spawn what = {
+        .argv = argv, .in = -1, .out = 2, .err = 2, .new_group = true, .pidfd = &self->fd};
 
     if (!program)
         return ab_fail(err, AB_ENOENT, "abies-module-transfer is not where it was");
-    self->starts++;
     if (ab_spawn(&what, &self->pid, err) < 0) {
         self->pid = 0;
         return -1;
     }
+    self->starts++;
     self->child = true;
-    return watch(self, err);
+    return 0;
 }
 
 static bool read_pid(const char *file, pid_t *pid, uint64_t *start)
@@ -135,9 +130,12 @@ bool task_adopt(struct task *self)
 
     if (!read_pid(file, &pid, &start) || !ab_process_runs(pid, start))
         return false;
+    self->fd = ab_pidfd(pid);
+    if (self->fd < 0)
+        return false;
     self->pid = pid;
     self->child = false;
-    return watch(self, NULL) == 0;
+    return true;
 }
 
 void task_collect(struct task *self)

@@ -157,6 +157,10 @@ static bool settle(struct module *m, struct transfers *t, struct task *task)
         }
         got = -1;
     }
+    if (got < 0 && err.code == AB_EBUSY) { /* no descriptors, no room: not the files' fault */
+        module_complain(m, "task.delayed", err.text);
+        return false;
+    }
     if (got == 0)
         ab_fail(&err, AB_EINTERNAL, "the transfer's worker process died %d times", task->starts);
     if (got <= 0)
@@ -439,6 +443,8 @@ static int open_transfers(struct module *m, void *self, struct ab_error *err)
             ab_log(AB_INFO, "task.found", AB_KV("task", ids[i]), AB_KV("runs", runs));
             add_task(m, t, task);
             (void)report_active(m, task);
+        } else if (why.code == AB_EBUSY) {
+            ab_log(AB_WARN, "task.delayed", AB_KV("task", ids[i]), AB_KV("why", why.text));
         } else { /* its file was never written whole: nothing was started */
             AB_AUTO(ab_buf_free) struct ab_buf folder = {0};
             ab_log(AB_WARN, "task.unreadable", AB_KV("task", ids[i]), AB_KV("why", why.text));

@@ -15,16 +15,6 @@
 
 #define FOLDER (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
-int ab_errno_code(int number)
-{
-    static const int passing[] = {ENOSPC, EDQUOT, EIO,       ESTALE,    EMFILE,
-                                  ENFILE, ENOMEM, ETIMEDOUT, EHOSTDOWN, EAGAIN};
-    for (size_t i = 0; i < AB_COUNT(passing); i++)
-        if (passing[i] == number)
-            return AB_EBUSY;
-    return AB_EINVAL;
-}
-
 /* One step down. A folder that another process makes at the same moment is as good. */
 static int step(int folder, const char *name, bool create, const char *whole, struct ab_error *err)
 {

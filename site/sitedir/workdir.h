@@ -21,8 +21,4 @@ int ab_open_below(int folder, const char *name, bool create, struct ab_error *er
 int ab_open_parent(int folder, const char *name, bool create, const char **last,
                    struct ab_error *err);
 
-/* AB_EBUSY for an errno that passes by itself or with an administrator's help (a full disk, no
- * descriptors left, a file server that is away): no reason to fail a job. Else AB_EINVAL. */
-int ab_errno_code(int number);
-
 #endif

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -29,6 +30,7 @@ static struct {
     int64_t job;
     enum run_end end;
     int code;
+    int killed, of_code[256];
 } last;
 
 static void on_exit_of(void *arg, const struct run_exit *e)
@@ -38,17 +40,29 @@ static void on_exit_of(void *arg, const struct run_exit *e)
     last.job = e->job;
     last.end = e->end;
     last.code = e->code;
+    last.killed += e->end == RUN_KILLED;
+    if (e->end == RUN_ENDED && e->code >= 0 && e->code < 256)
+        last.of_code[e->code]++;
+}
+
+static size_t room;
+
+static void on_room(void *arg, size_t at, size_t jobs)
+{
+    (void)arg;
+    assert_int_equal(at, 0);
+    room = jobs;
 }
 
 static crew_t *open_crew(void)
 {
     struct ab_error err = {0};
-    struct crew_options options = {folder, folder,     &node, 1, apprun_find("local", &err),
-                                   5,      on_exit_of, NULL};
+    struct crew_options options = {folder, folder,     &node,   1,   apprun_find("local", &err),
+                                   5,      on_exit_of, on_room, NULL};
     crew_t *crew = crew_new(&options, &err);
     if (!crew)
         fail_msg("%s", err.text);
-    last.n = 0;
+    memset(&last, 0, sizeof(last));
     return crew;
 }
 
@@ -148,6 +162,29 @@ static void a_job_that_runs_is_killed(void **state)
     assert_int_equal(last.end, RUN_KILLED);
 }
 
+static void a_worker_with_64_files_runs_all_its_jobs_some_at_a_time(void **state)
+{
+    (void)state;
+    enum {
+        JOBS = 60
+    };
+    struct rlimit few = {64, 64}; /* for good: the last test */
+    struct order_figures f = {0};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    AB_AUTO(crew_destroy) crew_t *crew = open_crew();
+    for (int i = 0; i < JOBS; i++) /* more than there is room for: the head would not ask for it */
+        start(crew, 100 + i, "sleep 0.4; exit 7");
+    for (int64_t end = ab_now_ms() + 10000; f.v[FIGURE_WAITING] == 0 && ab_now_ms() < end;
+         step(crew))
+        (void)crew_figures(crew, 0, &f);
+    assert_true(f.v[FIGURE_WAITING] > 0);
+    assert_true(room > 5 && room < JOBS);
+    crew_kill(crew, 100 + JOBS - 1, 1000); /* one that waits */
+    wait_for_exits(crew, JOBS);
+    assert_int_equal(last.killed, 1);
+    assert_int_equal(last.of_code[7], JOBS - 1);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -167,6 +204,7 @@ int main(void)
         cmocka_unit_test(a_job_killed_before_its_worker_is_there_never_starts),
         cmocka_unit_test(a_worker_takes_its_jobs_along_and_they_can_run_again),
         cmocka_unit_test(a_job_that_runs_is_killed),
+        cmocka_unit_test(a_worker_with_64_files_runs_all_its_jobs_some_at_a_time),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -47,6 +47,34 @@ static void packed_jobs_share_a_node_until_it_is_full(void **state)
     place_destroy(&place);
 }
 
+static void a_nodes_limit_bounds_how_many_jobs_it_has(void **state)
+{
+    (void)state;
+    place_t *place = place_new(nodes, 2, true);
+    struct placement *p[4] = {0};
+    place_limit(place, 0, 0);
+    place_limit(place, 1, 2);
+    assert_true(place_free(place) > 0.99
+                && place_free(place) < 1.01); /* a node without a worker is not free */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(take(place, serial(4), &p[i]), 0);
+        assert_int_equal(p[i]->nodes[0].node, 1);
+    }
+    assert_int_equal(take(place, serial(4), &p[2]), 1);
+    assert_true(place_free(place) < 0.01);
+    assert_int_equal(place_use(place, 1).jobs, 2);
+    assert_int_equal(place_use(place, 1).cpus, 2);
+    place_limit(place, 1, 0); /* those that run stay */
+    place_give(place, &p[0]);
+    assert_int_equal(take(place, serial(4), &p[2]), 1);
+    place_limit(place, 0, 1);
+    assert_int_equal(take(place, serial(4), &p[2]), 0);
+    assert_int_equal(p[2]->nodes[0].node, 0);
+    place_give(place, &p[1]);
+    place_give(place, &p[2]);
+    place_destroy(&place);
+}
+
 static void cores_bound_what_packing_would_allow(void **state)
 {
     (void)state;
@@ -137,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_jobs_share_a_node_until_it_is_full),
+        cmocka_unit_test(a_nodes_limit_bounds_how_many_jobs_it_has),
         cmocka_unit_test(cores_bound_what_packing_would_allow),
         cmocka_unit_test(hardware_threads_are_counted_in_cores),
         cmocka_unit_test(without_packing_each_job_takes_whole_nodes),

@@ -71,11 +71,13 @@ static void a_killed_process_comes_back(void **state)
 
     kill(first, SIGKILL);
     STEP_UNTIL(s, status_of(s, 0).pid == 0);
+    assert_in_range(status_of(s, 0).backoff_ms, 1, 200);
     assert_int_equal(status_of(s, 0).last_exit, -SIGKILL);
     int64_t died = ab_now_ms();
     STEP_UNTIL(s, status_of(s, 0).pid > 0);
     assert_true(status_of(s, 0).pid != first);
     assert_int_equal(status_of(s, 0).restarts, 1);
+    assert_int_equal(status_of(s, 0).by_cause[AB_WARD_SIGNAL], 1);
     assert_true(ab_now_ms() - died >= 190);
     assert_int_equal(changes, 3);
 }
@@ -89,6 +91,7 @@ static void one_that_dies_at_once_is_started_ever_more_slowly(void **state)
     int64_t began = ab_now_ms();
     assert_int_equal(ab_supervise_add(s, &ward, &err), 0);
     STEP_UNTIL(s, status_of(s, 0).restarts == 3);
+    assert_int_equal(status_of(s, 0).by_cause[AB_WARD_ERROR], 3);
     assert_true(ab_now_ms() - began >= 200 + 400 + 800 - 20);
     assert_int_equal(status_of(s, 0).last_exit, 3);
 }

@@ -43,9 +43,8 @@ static const char **job_environment(ab_arena_t *arena, int64_t id)
 }
 
 /* Waits for the script, bounded by the wall time and by SIGTERM. Its waitpid status. */
-static int watch(pid_t pid, int signals, int64_t end_ms)
+static int watch(pid_t pid, int pidfd, int signals, int64_t end_ms)
 {
-    AB_AUTO(ab_close) int pidfd = ab_pidfd(pid);
     int64_t kill_ms = 0;
     int status = 0;
     siginfo_t ended = {0};
@@ -76,6 +75,7 @@ static int run(const char *folder, struct record *r, int signals, ab_arena_t *ar
                struct ab_error *err)
 {
     const char *argv[] = {"bash", r->script, NULL};
+    AB_AUTO(ab_close) int pidfd = -1;
     struct ab_spawn what = {
         .argv = argv,
         .env = job_environment(arena, r->id),
@@ -85,6 +85,7 @@ static int run(const char *folder, struct record *r, int signals, ab_arena_t *ar
         .err = 2,
         .new_group = true,
         .die_with_parent = true,
+        .pidfd = &pidfd,
     };
     pid_t pid = 0;
     r->pid = getpid();
@@ -92,7 +93,8 @@ static int run(const char *folder, struct record *r, int signals, ab_arena_t *ar
     if (record_write(folder, r, err) < 0)
         return -1;
     if (ab_spawn(&what, &pid, err) == 0)
-        r->exit_code = ab_exit_code(watch(pid, signals, ab_now_ms() + r->wall_time_min * 60000));
+        r->exit_code =
+            ab_exit_code(watch(pid, pidfd, signals, ab_now_ms() + r->wall_time_min * 60000));
     else
         r->exit_code = 127;
     r->has_exit = true;
