@@ -58,9 +58,11 @@ _Noreturn void die(const struct ab_error *err);
         .sql = &(block), .params = (bound), .n = sizeof(bound) / sizeof((bound)[0])                \
     }
 
-extern int pool_size;    /* --pool */
-extern bool shared_pool; /* --shared */
-extern bool give_back;   /* --give-back */
-extern const char *how;  /* --how */
+extern int pool_size;                 /* --pool */
+extern bool shared_pool;              /* --shared */
+extern bool give_back;                /* --give-back */
+extern const char *how;               /* --how */
+extern const char *verb, *query_text; /* --verb, --query */
+extern int64_t owner_id, object_id;   /* --owner, --id */
 
 #endif

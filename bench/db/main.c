@@ -28,7 +28,8 @@ enum {
 
 int pool_size = 10000;
 bool shared_pool, give_back;
-const char *how = "";
+const char *how = "", *verb = "job.list", *query_text = "";
+int64_t owner_id = 1, object_id;
 
 static const struct mode *const all_modes[] = {create_modes, step_modes, lease_modes, house_modes};
 static const struct mode *mode;
@@ -225,8 +226,12 @@ static void read_options(int argc, char **argv)
         AB_OPT_FLAG(0, "shared", &shared_pool,
                     "step: random sets of one pool, so that clients meet"),
         AB_OPT_FLAG(0, "give-back", &give_back, "lease: what was taken goes back, unmeasured"),
-        AB_OPT_TEXT(0, "how", &how, "WHAT",
-                    "lease: small_first, long_first or to_process; list: state, offset or tags"),
+        AB_OPT_TEXT(0, "how", &how, "WHAT", "lease: small_first, long_first or to_process"),
+        AB_OPT_TEXT(0, "verb", &verb, "VERB",
+                    "list: job.list, event.list, ...; pieces, timer: of which"),
+        AB_OPT_TEXT(0, "query", &query_text, "TEXT", "list: filters and order, as in a URL"),
+        AB_OPT_INT(0, "owner", &owner_id, "ID", "list, pieces: of this tenant"),
+        AB_OPT_INT(0, "id", &object_id, "ID", "pieces: of this app, site, ..."),
         {0},
     };
     int rc = ab_opt_parse("dbbench", "MODE [OPTIONS]", "Rates of the hot statements", options,

@@ -195,8 +195,9 @@ static int fetch_few(struct list *self, int64_t wanted, struct page *page, struc
     struct ab_call *call = self->call;
     struct taking taking = {.list = self, .page = page, .wanted = wanted};
     struct ab_db_step steps[2];
-    const struct ab_sql *total =
-        self->resumed || !self->spec->total ? NULL : self->spec->total(call, self->query);
+    const struct ab_sql *total = self->resumed || !self->spec->total || page->total >= 0
+                                     ? NULL
+                                     : self->spec->total(call, self->query);
 
     list_add_page(self, wanted);
     if (check_memory(self, err) < 0)
@@ -328,6 +329,22 @@ static void wrap_reply(struct ab_call *call, const struct page *page, bool first
     ab_buf_free(&rows);
 }
 
+/* No more than there are: the search ends with the last one. */
+static int count_first(struct list *self, struct page *page, int64_t *wanted, struct ab_error *err)
+{
+    const struct ab_sql *sql = self->spec->total(self->call, self->query);
+    if (!sql)
+        return 0;
+    PGresult *r = ab_run(self->call, sql, err);
+    if (!r)
+        return -1;
+    page->total = ab_col_int(r, 0, 0);
+    int64_t left = page->total > self->offset ? page->total - self->offset : 0;
+    if (left < *wanted)
+        *wanted = left;
+    return 0;
+}
+
 static int run_list(struct list *self, struct page *page, struct ab_error *err)
 {
     struct ab_call *call = self->call;
@@ -341,8 +358,13 @@ static int run_list(struct list *self, struct page *page, struct ab_error *err)
         return -1;
     bool first = !self->resumed;
     int64_t wanted = self->limit < 0 || self->limit > AB_PAGE_ROWS ? AB_PAGE_ROWS : self->limit;
+    if (first && self->spec->total && self->spec->total_first
+        && count_first(self, page, &wanted, err) < 0)
+        return -1;
     if (wanted > 0 && fetch_page(self, wanted, page, err) < 0)
         return -1;
+    if (page->total >= 0 && self->offset + page->rows >= page->total)
+        ab_buf_clear(&page->next);
     if (first && find_total(self, page, &total, err) < 0)
         return -1;
     wrap_reply(call, page, first, total);

@@ -26,6 +26,7 @@ struct list {
     /* what is searched now: the spec's tables, or one of its parts */
     const char *from, *owner, *id, *where;
     const struct ab_list_part *part; /* NULL: all */
+    bool gathers;                    /* all matches, then sorted: never in the order of their ids */
 
     struct ab_buf sql;
     struct ab_db_value params[LIST_PARAMS];

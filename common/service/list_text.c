@@ -118,16 +118,25 @@ static bool is_asked(const struct list *self, const struct ab_field *field, stru
     return v->type != AB_DB_NULL && !(field->flags & AB_FALSY && is_falsy(v));
 }
 
-static void add_filters(struct list *self)
+/* Says a filter what the conditions of branches say already? Twice the planner would take it for two. */
+static bool is_covered(const struct ab_field *field, const char *alike)
+{
+    size_t n = alike ? strlen(alike) : 0;
+    return n > 0 && strncmp(field->column, alike, n) == 0 && field->column[n] == ' ';
+}
+
+/* The owner is $1, in the predicates too. */
+static void add_filters(struct list *self, const char *covered)
 {
     const struct ab_schema *schema = self->spec->query;
     struct ab_db_value v;
     ab_buf_printf(&self->sql, " FROM %s WHERE %s = ", self->from, self->owner);
+    assert(self->n_params == 0);
     add_int(self, self->call->owner_id);
     if (self->where && *self->where)
         ab_buf_printf(&self->sql, " AND %s", self->where);
     for (int i = 0; schema && i < schema->n_fields; i++)
-        if (is_asked(self, &schema->fields[i], &v))
+        if (is_asked(self, &schema->fields[i], &v) && !is_covered(&schema->fields[i], covered))
             add_predicate(self, &schema->fields[i], v);
 }
 
@@ -170,7 +179,7 @@ static void add_order(struct list *self)
     ab_buf_str(&self->sql, " ORDER BY ");
     if (!list_by_id(self))
         ab_buf_printf(&self->sql, "%s%s, ", self->sort->column, self->descending ? " DESC" : "");
-    ab_buf_str(&self->sql, self->id);
+    ab_buf_printf(&self->sql, "%s%s", self->id, self->gathers ? " + 0" : "");
 }
 
 /* Rows behind the last one. Nulls stand last in ascending order and first in descending order. */
@@ -192,14 +201,16 @@ static void add_after(struct list *self)
         ab_buf_printf(&self->sql, self->descending ? " OR %s IS NOT NULL)" : ")", column);
         return;
     }
+    bool nulls = !self->descending && self->sort->flags & AB_NULLABLE;
     ab_buf_printf(&self->sql, "(%s %s ", column, self->descending ? "<" : ">");
     add_param(self, self->after, type_of(self, self->sort));
-    ab_buf_printf(&self->sql, " OR (%s = $%zu AND %s > ", column, self->n_params, id);
+    size_t after = self->n_params;
+    ab_buf_printf(&self->sql, " OR (%s = $%zu AND %s > ", column, after, id);
     add_int(self, self->after_id);
-    ab_buf_str(&self->sql, ")");
-    if (!self->descending && self->sort->flags & AB_NULLABLE)
-        ab_buf_printf(&self->sql, " OR %s IS NULL", column);
-    ab_buf_str(&self->sql, ")");
+    ab_buf_printf(&self->sql, ")%s%s)", nulls ? " OR " : "",
+                  nulls ? ab_printf(self->call->arena, "%s IS NULL", column) : "");
+    if (!nulls) /* where an index begins: it cannot see that through the OR */
+        ab_buf_printf(&self->sql, " AND %s %s $%zu", column, self->descending ? "<=" : ">=", after);
 }
 
 /* ---- the table that is enough to search in */
@@ -227,17 +238,23 @@ static bool asks_for(const struct list *self, const char *alias, bool in_order)
 
 static bool is_enough(const struct list *self, const struct ab_list_part *part, bool in_order)
 {
+    /* Where a page goes on there are matches near by: then the owner's rows are walked instead. */
+    if (part->gathers && in_order && self->resumed && list_by_id(self))
+        return false;
+    if (part->all)
+        return in_order && list_by_id(self);
     for (const struct ab_list_part *p = self->spec->parts; p->alias; p++)
         if (p != part && asks_for(self, p->alias, in_order))
             return false;
     /* An order that no index has is no worse here than elsewhere. */
-    return !in_order || part->by_id || part->branches || !list_by_id(self);
+    return !in_order || part->by_id || part->branches || part->gathers || !list_by_id(self);
 }
 
 static void choose(struct list *self, bool in_order)
 {
     const struct ab_list_spec *spec = self->spec;
     self->part = NULL;
+    self->gathers = spec->gathers && list_by_id(self) && !self->resumed;
     self->from = spec->from;
     self->owner = spec->owner;
     self->id = spec->id;
@@ -246,6 +263,7 @@ static void choose(struct list *self, bool in_order)
         if (!p->from || !is_enough(self, p, in_order))
             continue;
         self->part = p;
+        self->gathers = p->gathers && list_by_id(self);
         self->from = p->from;
         self->owner = p->owner;
         self->id = p->id;
@@ -276,6 +294,14 @@ static void add_page_bounds(struct list *self, int64_t rows)
     }
 }
 
+/* Has each branch its rows in the order of the list? */
+static bool in_branches(const struct list *self)
+{
+    const struct ab_list_part *part = self->part;
+    return part && part->branches
+           && (list_by_id(self) || strcmp(self->sort->column, part->alike) == 0);
+}
+
 /* Each branch for itself, in the order that its index has; then the first ones of all. The filters are
  * the same text, with the same parameters. */
 static void add_branches(struct list *self, int64_t rows)
@@ -284,35 +310,37 @@ static void add_branches(struct list *self, int64_t rows)
     ab_arena_t *arena = self->call->arena;
     size_t from = self->sql.len;
 
-    add_filters(self);
+    add_filters(self, part->alike);
     add_after(self);
     const char *search = ab_strndup(arena, self->sql.data + from, self->sql.len - from);
     self->sql.len = from;
     ab_buf_str(&self->sql, " FROM (");
     size_t limit = self->n_params + 1;
     for (size_t i = 0; part->branches[i]; i++) {
-        ab_buf_printf(&self->sql, "%s(SELECT %s AS id, NULL::int AS sort%s AND %s ORDER BY %s, %s",
-                      i ? " UNION ALL " : "", self->id, search, part->branches[i], part->alike,
-                      self->id);
+        ab_buf_printf(&self->sql, "%s(SELECT %s AS id, %s AS sort%s AND %s ORDER BY %s, %s",
+                      i ? " UNION ALL " : "", self->id, sort_key(self), search, part->branches[i],
+                      part->alike, self->id);
         if (i == 0)
             add_limit(self, self->offset < INT64_MAX - rows ? rows + self->offset : INT64_MAX);
         else
             ab_buf_printf(&self->sql, " LIMIT $%zu", limit);
         ab_buf_char(&self->sql, ')');
     }
-    ab_buf_str(&self->sql, ") AS branch ORDER BY id");
+    ab_buf_printf(&self->sql, ") AS branch ORDER BY %sid",
+                  list_by_id(self)   ? ""
+                  : self->descending ? "sort DESC, "
+                                     : "sort, ");
 }
 
 /* id and sort of the rows of a page. */
 static void add_search(struct list *self, int64_t rows)
 {
-    bool branches = self->part && self->part->branches && list_by_id(self);
-    if (branches) {
+    if (in_branches(self)) {
         ab_buf_str(&self->sql, "SELECT id, sort");
         add_branches(self, rows);
     } else {
         ab_buf_printf(&self->sql, "SELECT %s AS id, %s AS sort", self->id, sort_key(self));
-        add_filters(self);
+        add_filters(self, NULL);
         add_after(self);
         add_order(self);
     }
@@ -345,7 +373,7 @@ void list_add_page(struct list *self, int64_t rows)
     add_columns(self);
     if (!self->part) {
         ab_buf_printf(&self->sql, "%s AS abies_sort, %s AS abies_id", sort_key(self), self->id);
-        add_filters(self);
+        add_filters(self, NULL);
         add_after(self);
         add_order(self);
         add_page_bounds(self, rows);
@@ -364,7 +392,7 @@ void list_add_count(struct list *self)
 {
     choose(self, false);
     ab_buf_str(&self->sql, "SELECT count(*)");
-    add_filters(self);
+    add_filters(self, NULL);
 }
 
 void list_add_ids(struct list *self, int64_t rows)

@@ -215,6 +215,10 @@ struct ab_list_part {
      * front of the id in their index, the same in all rows of a branch. NULL none. */
     const char *const *branches;
     const char *alike;
+    /* A filter has an index that finds few: all matches are read and sorted by id. A walk by id until a
+     * page is full reads nearly everything where the matches are the last ones. */
+    bool gathers;
+    bool all; /* it is all tables, for branches or gathering with filters of several: stands last */
 };
 struct ab_list_spec {
     const struct ab_schema *out; /* its AB_OUT fields' columns are selected */
@@ -228,6 +232,10 @@ struct ab_list_spec {
     /* May know the total without counting (job_counts): the statement that says it, its parameters
      * bound; NULL: it cannot. */
     const struct ab_sql *(*total)(struct ab_call *call, const void *query);
+    /* The total first, where it is known: nothing is searched beyond the last match, which may be
+     * where a long walk begins. */
+    bool total_first;
+    bool gathers;   /* as for a part */
     bool no_paging; /* sessions: limit and offset are ignored */
 };
 int ab_list_handler(struct ab_call *call, const struct ab_list_spec *spec, struct ab_error *err);

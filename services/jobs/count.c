@@ -8,6 +8,7 @@
 #include "bad.h"
 #include "base/log.h"
 #include "count.sql.h"
+#include "match.h"
 #include <string.h>
 
 #define BIT(schema, field) (UINT64_C(1) << AB_FIELD_##schema##_##field)
@@ -32,17 +33,22 @@ const struct ab_sql *count_jobs(struct ab_call *call, const void *query)
     const struct job_query *q = query;
     const uint64_t counted = BIT(job_query, limit) | BIT(job_query, offset)
                              | BIT(job_query, ordering) | BIT(job_query, app_id)
-                             | BIT(job_query, site_id) | BIT(job_query, state);
+                             | BIT(job_query, site_id) | BIT(job_query, state)
+                             | BIT(job_query, state__ne);
     const struct ab_ids none = {0};
 
     if (q->has & ~counted)
         return NULL;
     bind_sites(call, AB_HAS(job_query, q, site_id) ? &q->site_id : &none);
-    ab_bind_ids(call, "app_ids", &q->app_id, AB_HAS(job_query, q, app_id) ? 1 : 0);
-    size_t n = AB_HAS(job_query, q, state) ? q->state.n : 0;
-    const char **states = ab_alloc(call->arena, n ? n : 1, sizeof(*states));
-    for (size_t i = 0; i < n; i++)
-        states[i] = ab_enum_job_state.names[q->state.v[i]];
+    ab_bind_ids(call, "app_ids", &q->app_id, AB_HAS(job_query, q, app_id) && q->app_id ? 1 : 0);
+    uint64_t wanted = match_states(q);
+    const char *states[64];
+    size_t n = 0;
+    for (int i = 0; i < 64 && wanted != MATCH_ALL_STATES; i++)
+        if (wanted >> i & 1)
+            states[n++] = ab_enum_job_state.names[i];
+    if (wanted == 0)
+        bind_sites(call, &(struct ab_ids){.v = (int64_t *)nowhere, .n = 1});
     bind_texts(call, "states", states, n);
     return &SQL_job_total;
 }
@@ -58,7 +64,7 @@ const struct ab_sql *count_events(struct ab_call *call, const void *query)
     if (q->has & ~counted)
         return NULL;
     bind_sites(call, &none);
-    bool filtered = AB_HAS(event_query, q, to_state);
+    bool filtered = AB_HAS(event_query, q, to_state) && *q->to_state;
     if (filtered && ab_enum_find(&ab_enum_job_state, q->to_state, strlen(q->to_state)) < 0) {
         ab_bind_ids(call, "site_ids", nowhere, 1);
         filtered = false;

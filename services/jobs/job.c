@@ -25,7 +25,9 @@ enum {
 int job_list(struct ab_call *call, struct ab_error *err)
 {
     struct ab_list_spec spec = match_spec(call);
+    const struct job_query *query = call->req->query;
     spec.total = count_jobs;
+    spec.total_first = AB_HAS(job_query, query, site_id) || call->token_site;
     return ab_list_handler(call, &spec, err);
 }
 

@@ -13,6 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+uint64_t match_states(const struct job_query *query)
+{
+    uint64_t wanted = MATCH_ALL_STATES;
+    if (AB_HAS(job_query, query, state) && query->state.n > 0) {
+        wanted = 0;
+        for (size_t i = 0; i < query->state.n; i++)
+            wanted |= UINT64_C(1) << query->state.v[i];
+    }
+    if (AB_HAS(job_query, query, state__ne))
+        wanted &= ~(UINT64_C(1) << query->state__ne);
+    return wanted;
+}
+
 /* Which of the jobs that match. */
 struct bounds {
     int64_t after, upto; /* ids */
@@ -67,26 +80,33 @@ static const char *about_jobs(struct ab_call *call, const struct bounds *bounds)
 static const char *const *by_state(struct ab_call *call)
 {
     const struct job_query *query = call->req->query;
-    if (!AB_HAS(job_query, query, state) || query->state.n == 0)
+    uint64_t wanted = match_states(query);
+    bool backwards = AB_HAS(job_query, query, ordering) && query->ordering == AB_JOB_BY_STATE_DESC;
+    if (wanted == 0 || (wanted == MATCH_ALL_STATES && !backwards))
         return NULL;
-    const char **out = ab_alloc(call->arena, query->state.n + 1, sizeof(*out));
+    const char **out = ab_alloc(call->arena, (size_t)ab_enum_job_state.n + 1, sizeof(*out));
     size_t n = 0;
-    uint64_t seen = 0;
-    for (size_t i = 0; i < query->state.n; i++) {
-        int state = query->state.v[i];
-        const char *name = ab_enum_job_state.names[state];
-        if (!(seen >> state & 1))
+    for (int i = 0; i < ab_enum_job_state.n; i++) {
+        const char *name = ab_enum_job_state.names[i];
+        if (wanted >> i & 1)
             out[n++] = ab_printf(call->arena, "j.state >= '%s' AND j.state <= '%s'", name, name);
-        seen |= UINT64_C(1) << state;
     }
     return out;
 }
 
-/* Jobs are looked up one by one (behind a fence), unless a filter has an index of theirs. */
+static bool by_time(const struct job_query *query)
+{
+    return AB_HAS(job_query, query, last_update_before)
+           || AB_HAS(job_query, query, last_update_after);
+}
+
+/* Jobs are looked up one by one (behind a fence), unless a filter or the order has an index of theirs. */
 static const char *both_tables(struct ab_call *call)
 {
     const struct job_query *query = call->req->query;
-    if (AB_HAS(job_query, query, state) || AB_HAS(job_query, query, batch_job_id))
+    bool ordered = AB_HAS(job_query, query, ordering) && query->ordering != AB_JOB_BY_ID;
+    if (AB_HAS(job_query, query, state) || AB_HAS(job_query, query, batch_job_id)
+        || (ordered && by_time(query)))
         return "job_specs s JOIN jobs j ON j.id = s.id AND j.owner_id = s.owner_id";
     return "job_specs s CROSS JOIN LATERAL (SELECT * FROM jobs k WHERE k.id = s.id OFFSET 0) AS j";
 }
@@ -94,7 +114,7 @@ static const char *both_tables(struct ab_call *call)
 static struct ab_list_spec spec_within(struct ab_call *call, const struct bounds *bounds)
 {
     const char *specs = about_specs(call, bounds), *jobs = about_jobs(call, bounds);
-    struct ab_list_part *parts = ab_alloc(call->arena, 3, sizeof(*parts)); /* and an end */
+    struct ab_list_part *parts = ab_alloc(call->arena, 4, sizeof(*parts)); /* and an end */
     bool needs_jobs = bounds->free || call->token_site;
 
     parts[0] = (struct ab_list_part){
@@ -111,9 +131,18 @@ static struct ab_list_spec spec_within(struct ab_call *call, const struct bounds
         .owner = "j.owner_id",
         .id = "j.id",
         .where = jobs,
-        .branches = by_state(call),
-        .alike = "j.state",
+        .gathers = by_time(call->req->query),
     };
+    if (!parts[1].gathers) {
+        parts[1].branches = by_state(call);
+        parts[1].alike = "j.state";
+    }
+    if (parts[1].gathers || parts[1].branches) {
+        parts[2] = parts[1];
+        parts[2].alias = "all.";
+        parts[2].from = "jobs j JOIN job_specs s ON s.id = j.id AND s.owner_id = j.owner_id";
+        parts[2].all = true;
+    }
     return (struct ab_list_spec){
         .out = &ab_schema_job,
         .query = call->req->route->query,

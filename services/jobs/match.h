@@ -4,6 +4,10 @@
 
 #include "service/service.h"
 
+/* The states that the filters leave, a bit each (enumeration job_state). */
+#define MATCH_ALL_STATES ((UINT64_C(1) << AB_JOB_STAGED_OUT) * 2 - 1)
+uint64_t match_states(const struct job_query *query);
+
 /* What a list of jobs is made of. */
 struct ab_list_spec match_spec(struct ab_call *call);
 

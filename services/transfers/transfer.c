@@ -9,13 +9,38 @@
 #include "transfer.sql.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     WAKE_BATCH = 1000
 };
 
+/* Has a filter an index? Items that are not done have, and those of jobs that are found so. */
+static bool finds_few(const struct transfer_query *q)
+{
+    bool open = AB_HAS(transfer_query, q, state) && q->state.n > 0;
+    for (size_t i = 0; open && i < q->state.n; i++)
+        open = q->state.v[i] != AB_TRANSFER_DONE;
+    return open || AB_HAS(transfer_query, q, tags) || AB_HAS(transfer_query, q, job_state);
+}
+
+static bool is_job_state(const struct transfer_query *q)
+{
+    return !AB_HAS(transfer_query, q, job_state) || !*q->job_state
+           || ab_enum_find(&ab_enum_job_state, q->job_state, strlen(q->job_state)) >= 0;
+}
+
 int transfer_list(struct ab_call *call, struct ab_error *err)
 {
+    /* A word that is no state matches nothing, and must not reach the database as one. */
+    struct transfer_query query = *(const struct transfer_query *)call->req->query;
+    bool found = is_job_state(&query);
+    if (!found)
+        query.has &= ~(UINT64_C(1) << AB_FIELD_transfer_query_job_state);
+    struct ab_request req = *call->req;
+    const struct ab_request *saved = call->req;
+    req.query = &query;
+    call->req = &req;
     const char *from = "transfer_items t";
     if (call->token_site)
         from = ab_printf(call->arena,
@@ -27,8 +52,12 @@ int transfer_list(struct ab_call *call, struct ab_error *err)
         .from = from,
         .owner = "t.owner_id",
         .id = "t.id",
+        .where = found ? NULL : "false",
+        .gathers = finds_few(&query),
     };
-    return ab_list_handler(call, &spec, err);
+    int rc = ab_list_handler(call, &spec, err);
+    call->req = saved;
+    return rc;
 }
 
 static PGresult *read_items(struct ab_call *call, const int64_t *ids, size_t n,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """soak.py - a centre and a site under load while their processes are killed at random; in the end nothing may be lost or doubled.
 
-    tests/scale/soak.py [--seconds 45] [--seed N]        minutes, or hours: --seconds 14400
+    tests/scale/soak.py [--seconds 45] [--calm 0] [--seed N]        minutes, or hours: --seconds 14400 --calm 3600
 
 Clients create jobs of every kind (plain, flaky, doomed, staged, with parents, cancelled ones), some give up in the middle of a
 request, some ask again under the same key. Meanwhile a seeded choice of processes gets SIGKILL: gateways, replicas, PostgreSQL,
@@ -13,6 +13,9 @@ every job has ended, and this is proved from the database and from the files tha
   * no two runs of a job overlapped: each run holds a lock for its life, and writes when it began and stopped, and under which lease;
     no lease has two runs, and later runs have later leases
   * a finished job has a run that came to its end, and its files are where they should be
+
+--calm: so many seconds more of the same load, and nothing is killed. No process that lived for long may have grown by then
+(watch.py); what all of them held, and what the tables did, is printed.
 """
 import argparse
 import collections
@@ -34,12 +37,14 @@ import psycopg2
 import requests
 
 from centre import Centre, ROOT, alive, command_line, comm, processes_with, temporary_folder, wait_for
+from watch import Watch
 
 FINAL = ("JOB_FINISHED", "FAILED")
 SETTINGS = {"session_ttl": "4s", "sweep_period": "500ms", "wake_period": "200ms", "beat": "250ms", "dead": "1500ms"}
 ALLOCATIONS = 2
 OUTSTANDING = 60   # jobs that have not ended; above it the clients wait
 PATIENCE = 90      # seconds that a client asks again
+RSS_KB, DESCRIPTORS = 8192, 8   # what a process that lived for long may hold more at its end
 
 RECORD = r"""#!/bin/sh
 # record SECONDS WAY: says when it runs. The lock is held by whatever is left of this run, so a second one sees the first.
@@ -87,8 +92,8 @@ class Bulk:
 
 
 class Soak:
-    def __init__(self, folder, seed, seconds, say=print):
-        self.folder, self.seed, self.seconds, self.say = pathlib.Path(folder), seed, seconds, say
+    def __init__(self, folder, seed, seconds, calm=0, say=print):
+        self.folder, self.seed, self.seconds, self.calm, self.say = pathlib.Path(folder), seed, seconds, calm, say
         self.begun = time.monotonic()
         self.stop = threading.Event()
         self.bulks, self.errors, self.faults = [], [], collections.Counter()
@@ -102,7 +107,7 @@ class Soak:
     # ------------------------------------------------------------------ the deployment
 
     def run(self):
-        self.tell(f"soak: seed {self.seed}, {self.seconds} s")
+        self.tell(f"soak: seed {self.seed}, {self.seconds} s, then {self.calm} s without faults")
         replicas = {"jobs": 2, "sessions": 2, "transfers": 2, "auth": 2}
         with Centre(self.folder, gateways=2, replicas=replicas, settings=SETTINGS) as centre:
             self.centre = centre
@@ -112,6 +117,7 @@ class Soak:
             self.app = self.site.app("record", APP.format(name="record"))
             self.staged = self.site.app("staged", APP.format(name="staged") + TRANSFERS)
             (self.site.beamline / "out").mkdir()
+            self.watch = Watch(self.victims, self.url())
             self.load()
             self.settle()
             self.prove()
@@ -124,7 +130,10 @@ class Soak:
             t.start()
         try:
             self.break_things(random.Random(f"{self.seed} faults"))
+            self.tell(f"calm: {len(self.bulks)} requests so far")
+            self.stop.wait(self.calm)
         finally:
+            self.watch.stop()
             self.stop.set()
             for t in threads:
                 if t.name != "keeper":
@@ -305,7 +314,7 @@ class Soak:
         self.tell(f"{sum(self.faults.values())} faults ({dict(self.faults)}), {acked} jobs acknowledged; waiting for their ends")
         session = self.centre.session()
         try:
-            wait_for(lambda: self.open_jobs() == 0, 60 + self.seconds / 2, "every job to end", every=0.5)
+            wait_for(lambda: self.open_jobs() == 0, 60 + min(self.seconds, 1200) / 2, "every job to end", every=0.5)
         except AssertionError:
             self.tell("left over: " + json.dumps(self.explain(session), indent=1)[:6000])
             raise
@@ -322,8 +331,11 @@ class Soak:
                           "events": self.events(job)})
         return found
 
+    def url(self):
+        return (self.centre.home / "secrets" / "url-abies").read_text().strip()
+
     def query(self, text, args=()):
-        with psycopg2.connect((self.centre.home / "secrets" / "url-abies").read_text().strip()) as db, db.cursor() as cursor:
+        with psycopg2.connect(self.url()) as db, db.cursor() as cursor:
             cursor.execute(text, args)
             rows = cursor.fetchall()
         db.close()
@@ -345,6 +357,8 @@ class Soak:
         self.prove_paths(jobs)
         self.prove_runs(jobs)
         ends = collections.Counter(state for _, state, _, _ in jobs)
+        self.tell("watched:\n" + self.watch.report())
+        assert not self.watch.grown(RSS_KB, DESCRIPTORS), self.watch.grown(RSS_KB, DESCRIPTORS)
         self.tell(f"proved: {len(jobs)} jobs, {dict(ends)}, {self.runs} runs, {self.cut} of them cut short by a fault")
 
     def prove_once(self, jobs):
@@ -421,9 +435,10 @@ class Soak:
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--seconds", type=float, default=float(os.environ.get("ABIES_SOAK_SECONDS", 45)), help="how long things break")
+    p.add_argument("--calm", type=float, default=0, help="how long it goes on without faults")
     p.add_argument("--seed", type=int, default=int(os.environ.get("ABIES_SOAK_SEED", random.SystemRandom().randrange(10**6))))
     o = p.parse_args()
-    Soak(temporary_folder("soak"), o.seed, o.seconds).run()
+    Soak(temporary_folder("soak"), o.seed, o.seconds, o.calm).run()
 
 
 if __name__ == "__main__":

@@ -47,22 +47,18 @@ static const struct {
 } of_half[] = {
     {"job.list?last_update_before", "jobs"},
     {"job.list?last_update_after", "jobs"},
-    {"job.list?state__ne", "jobs"},
     {"job.list?pending_file_cleanup", "jobs"},
     {"job.list?workdir__contains", "job_specs"},
-    {"job.list?ordering=last_update", "jobs"},
-    {"job.list?ordering=-last_update", "jobs"},
     {"job.list?ordering=workdir", "job_specs"},
     {"job.list?ordering=-workdir", "job_specs"},
     {"event.list?data", "events_"},
     {"event.list?from_state", "events_"},
     {"event.list?timestamp_before", "events_"},
     {"event.list?timestamp_after", "events_"},
-    {"transfer.list?job_state", "transfer_items"},
-    {"transfer.list?tags", "transfer_items"},
     {"transfer.list?direction", "transfer_items"},
     {"job.update_where?workdir__contains", "job_specs"},
     {"job.update_where?last_update_before", "jobs"},
+    {"job.update_where?last_update_after", "jobs"},
 };
 static bool seen[AB_COUNT(exceptions)];
 static int64_t tenant; /* 1 has half of all jobs, the others some hundred each */
