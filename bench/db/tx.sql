@@ -8,7 +8,7 @@ COMMIT;
 
 -- name: pool_ids
 SELECT array_agg(id) AS ids
-FROM   (SELECT id FROM jobs WHERE state <> 'AWAITING_PARENTS' AND id % :clients = :no ORDER BY id DESC LIMIT :n) AS few;
+FROM   (SELECT id FROM jobs WHERE owner_id = 1 AND state <> 'AWAITING_PARENTS' AND id % :clients = :no ORDER BY id DESC LIMIT :n) AS few;
 
 -- name: open_session
 INSERT INTO sessions (owner_id, site_id) VALUES (1, :site_id) RETURNING id;

@@ -19,6 +19,7 @@ every job has ended, and this is proved from the database and from the files tha
 """
 import argparse
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -130,8 +131,10 @@ class Soak:
             t.start()
         try:
             self.break_things(random.Random(f"{self.seed} faults"))
-            self.tell(f"calm: {len(self.bulks)} requests so far")
+            before = len(self.bulks)
+            self.tell(f"calm: {before} requests so far")
             self.stop.wait(self.calm)
+            assert self.calm < 60 or len(self.bulks) > before + self.calm / 60, f"no load: {before} requests, then {len(self.bulks)}"
         finally:
             self.watch.stop()
             self.stop.set()
@@ -227,7 +230,11 @@ class Soak:
 
     def canceller(self, rng):
         session = self.centre.session()
-        while not self.stop.wait(1.5):
+        for turn in itertools.count(1):
+            if self.stop.wait(1.5):
+                return
+            if turn % 5 == 0:
+                self.cancel_orphans(session)
             ids = [i for b in self.bulks[-5:] if b.ids for i in b.ids]
             if ids and rng.random() < 0.7:
                 job = rng.choice(ids)
@@ -341,14 +348,22 @@ class Soak:
         db.close()
         return rows
 
-    def open_jobs(self):
-        # A child of a job that FAILED waits for ever, as the contract has it: it is cancelled, which is its way to an end.
-        stuck = [row[0] for row in self.query(
-            "SELECT DISTINCT c.id FROM jobs c JOIN job_parents e ON e.child_id = c.id JOIN jobs p ON p.id = e.parent_id"
-            " WHERE c.state = 'AWAITING_PARENTS' AND p.state = 'FAILED'")]
+    def cancel_orphans(self, session):
+        """A child of a job that FAILED waits for ever, as the contract has it: it is cancelled, which is its way to an end.
+        Otherwise they would be all that is outstanding before long, and the clients would wait for them."""
+        try:
+            stuck = [row[0] for row in self.query(
+                "SELECT DISTINCT c.id FROM jobs c JOIN job_parents e ON e.child_id = c.id JOIN jobs p ON p.id = e.parent_id"
+                " WHERE c.state = 'AWAITING_PARENTS' AND p.state = 'FAILED'")]
+        except psycopg2.Error:
+            return  # just killed; the next time
         for job in stuck:
             self.cancelled.add(job)
-            self.call(self.centre.http, "POST", f"/jobs/{job}/cancel", key=str(uuid.uuid4()))
+            r = self.call(session, "POST", f"/jobs/{job}/cancel", key=str(uuid.uuid4()))
+            assert r.status_code < 300 or r.status_code == 409, f"{r.status_code} {r.text[:300]}"
+
+    def open_jobs(self):
+        self.cancel_orphans(self.centre.http)
         return self.query("SELECT count(*) FROM jobs WHERE state NOT IN %s", (FINAL,))[0][0]
 
     def prove(self):

@@ -6,6 +6,8 @@
 #include "crypt/crypt.h"
 #include "pg.h"
 #include "schema/pack.h"
+#include "svc_jobs/jobs.h"
+#include "svc_transfers/transfers.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +17,8 @@ enum {
 };
 
 static struct ab_service service;
-static ab_db_t *db;
+static const struct ab_service *asked = &service;
+static ab_db_t *db, *asked_db;
 static int64_t site;
 static bool totals; /* may batch_total answer? */
 
@@ -168,8 +171,8 @@ static void ask(const char *verb, int64_t owner, const char *query, struct resul
         fail_msg("%s: %.*s", query, (int)issues.list.len, issues.list.data);
     ab_buf_add(&request, first.data, first.len);
     do {
-        int status = ab_service_call(&service, db, NULL, verb, owner, NULL, request.data,
-                                     request.len, &last);
+        int status = ab_service_call(asked, asked_db ? asked_db : db, NULL, verb, owner, NULL,
+                                     request.data, request.len, &last);
         if (status != 200)
             fail_msg("%s: %d %s", query, status, fake_json(&last));
     } while (take_page(out, &request, &first));
@@ -381,6 +384,130 @@ static void ids_by_filter_do_not_change_the_plans_of_what_follows(void **state)
                         "force_generic_plan");
 }
 
+/* ---- jobs, their events and files: whatever table and index a search takes, it finds the same */
+
+#define OF_JOBS(rest)                                                                              \
+    "SELECT j.id FROM jobs j JOIN job_specs s USING (id) WHERE j.owner_id = 1 " rest
+#define OF_EVENTS(rest) "SELECT e.id FROM events e WHERE e.owner_id = 1 " rest
+#define OF_ITEMS(rest) "SELECT t.id FROM transfer_items t WHERE t.owner_id = 1 " rest
+#define WITH_JOB(column, is)                                                                       \
+    "AND " column " IN (SELECT j.id FROM jobs j JOIN job_specs s USING (id) WHERE " is ") "
+#define LATEST "ORDER BY e.timestamp DESC, e.id"
+
+static const struct {
+    const char *verb, *query, *sql;
+} searches[] = {
+    {"job.list", "state=READY", OF_JOBS("AND state = 'READY' ORDER BY 1")},
+    {"job.list", "state=READY&state=FAILED",
+     OF_JOBS("AND state IN ('READY', 'FAILED') ORDER BY 1")},
+    {"job.list", "state__ne=READY", OF_JOBS("AND state <> 'READY' ORDER BY 1")},
+    {"job.list", "state=READY&state__ne=READY", OF_JOBS("AND false")},
+    {"job.list", "state=READY&state__ne=FAILED", OF_JOBS("AND state = 'READY' ORDER BY 1")},
+    {"job.list", "ordering=-state", OF_JOBS("ORDER BY state DESC, id")},
+    {"job.list", "ordering=state", OF_JOBS("ORDER BY state, id")},
+    {"job.list", "state__ne=RUNNING&ordering=-state&tags=k:1",
+     OF_JOBS("AND state <> 'RUNNING' AND tags->>'k' = '1' ORDER BY state DESC, id")},
+    {"job.list", "state=READY&tags=k:1",
+     OF_JOBS("AND state = 'READY' AND tags->>'k' = '1' ORDER BY 1")},
+    {"job.list", "state__ne=READY&workdir__contains=7",
+     OF_JOBS("AND state <> 'READY' AND workdir LIKE '%7%' ORDER BY 1")},
+    {"job.list", "state=READY&site_id=2",
+     OF_JOBS("AND state = 'READY' AND site_id = 2 ORDER BY 1")},
+    {"job.list", "site_id=2", OF_JOBS("AND site_id = 2 ORDER BY 1")},
+    {"job.list", "site_id=3", OF_JOBS("AND false")},
+    {"job.list", "app_id=0", OF_JOBS("ORDER BY 1")},
+    {"job.list", "ordering=last_update", OF_JOBS("ORDER BY last_update, id")},
+    {"job.list", "ordering=-last_update", OF_JOBS("ORDER BY last_update DESC, id")},
+    {"job.list", "last_update_after=2026-01-03T00:00:00",
+     OF_JOBS("AND last_update >= '2026-01-03' ORDER BY 1")},
+    {"job.list", "last_update_before=2026-01-03T00:00:00&state=READY",
+     OF_JOBS("AND last_update <= '2026-01-03' AND state = 'READY' ORDER BY 1")},
+    {"job.list", "last_update_after=2026-01-03T00:00:00&tags=k:1",
+     OF_JOBS("AND last_update >= '2026-01-03' AND tags->>'k' = '1' ORDER BY 1")},
+    {"job.list", "last_update_after=2026-01-02T00:00:00&tags=k:1&ordering=-last_update",
+     OF_JOBS("AND last_update >= '2026-01-02' AND tags->>'k' = '1' ORDER BY last_update DESC, id")},
+    {"event.list", "", OF_EVENTS(LATEST)},
+    {"event.list", "to_state=", OF_EVENTS(LATEST)},
+    {"event.list", "to_state=FAILED", OF_EVENTS("AND to_state = 'FAILED' " LATEST)},
+    {"event.list", "to_state=RUN_TIMEOUT", OF_EVENTS("AND false")},
+    {"event.list", "to_state=NONSENSE", OF_EVENTS("AND false")},
+    {"event.list", "tags=k:1", OF_EVENTS(WITH_JOB("job_id", "tags->>'k' = '1'") LATEST)},
+    {"event.list", "tags=k:1&to_state=FAILED&ordering=timestamp",
+     OF_EVENTS("AND to_state = 'FAILED' " WITH_JOB("job_id",
+                                                   "tags->>'k' = '1'") "ORDER BY timestamp, id")},
+    {"event.list", "batch_job_id=5", OF_EVENTS(WITH_JOB("job_id", "batch_job_id = 5") LATEST)},
+    {"event.list", "scheduler_id=77", OF_EVENTS(WITH_JOB("job_id", "batch_job_id = 5") LATEST)},
+    {"transfer.list", "state=pending", OF_ITEMS("AND state = 'pending' ORDER BY 1")},
+    {"transfer.list", "state=pending&state=done", OF_ITEMS("ORDER BY 1")},
+    {"transfer.list", "job_state=READY",
+     OF_ITEMS(WITH_JOB("job_id", "state = 'READY'") "ORDER BY 1")},
+    {"transfer.list", "job_state=NONSENSE", OF_ITEMS("AND false")},
+    {"transfer.list", "job_state=", OF_ITEMS("ORDER BY 1")},
+    {"transfer.list", "tags=k:1&state=done",
+     OF_ITEMS("AND state = 'done' " WITH_JOB("job_id", "tags->>'k' = '1'") "ORDER BY 1")},
+};
+
+/* The second tenant has the same of everything, at the same times. */
+static void fill_jobs(void)
+{
+    pg_exec(db, "INSERT INTO sites (id, owner_id, name, path) VALUES (2, 1, 'two', '/t'), (3, 1, "
+                "'three', '/t')");
+    pg_exec(db, "UPDATE batch_jobs SET scheduler_id = 77 WHERE id = 5");
+    pg_exec(db,
+            "INSERT INTO jobs (id, owner_id, site_id, app_id, batch_job_id, last_update, state)"
+            " SELECT i, 1 + i %% 2, 1 + i / 2 %% 2, 1 + i / 2 %% 2, i / 100,"
+            " timestamptz '2026-01-01' + (i * 7919 %% 100) * interval '1 h',"
+            " (ARRAY['READY', 'FAILED', 'RUNNING', 'JOB_FINISHED', 'JOB_FINISHED'])[1 + i / 2 %% "
+            "5]::job_state"
+            " FROM generate_series(1, %d) AS i",
+            ROWS);
+    pg_exec(db, "INSERT INTO job_specs (id, owner_id, app_id, workdir, tags)"
+                " SELECT id, owner_id, app_id, 'run-' || id, jsonb_build_object('k', (id / 4 %% "
+                "7)::text) FROM jobs");
+    pg_exec(db, "INSERT INTO events (id, owner_id, job_id, timestamp, from_state, to_state)"
+                " SELECT id, owner_id, id, last_update, 'CREATED', state FROM jobs");
+    pg_exec(db, "INSERT INTO transfer_items (owner_id, site_id, job_id, direction, state, "
+                "local_path, remote_path, location_alias)"
+                " SELECT owner_id, site_id, id, 'in', CASE WHEN id %% 3 = 0 THEN 'pending' ELSE "
+                "'done' END::transfer_state,"
+                " 'a', '/a', 'b' FROM jobs ORDER BY id DESC");
+    pg_exec(db, "INSERT INTO job_counts (owner_id, site_id, app_id, state, jobs, nodes, events)"
+                " SELECT owner_id, site_id, app_id, state, count(*), 0, count(*) FROM jobs GROUP "
+                "BY 1, 2, 3, 4");
+    pg_exec(db, "ANALYZE");
+}
+
+static void search(size_t i)
+{
+    char query[200], sql[1000];
+    ask(searches[i].verb, 1, searches[i].query, &result);
+    expect(&result, searches[i].sql);
+    assert_int_equal(result.count, result.n);
+    int64_t count = result.n;
+    snprintf(query, sizeof(query), "%s&limit=7&offset=13", searches[i].query);
+    snprintf(sql, sizeof(sql), "%s LIMIT 7 OFFSET 13", searches[i].sql);
+    ask(searches[i].verb, 1, query, &result);
+    expect(&result, sql);
+    assert_int_equal(result.count, count);
+}
+
+static void a_search_finds_the_same_whatever_it_reads(void **state)
+{
+    (void)state;
+    ab_db_t *jobs = pg_open_as("abies_jobs"), *transfers = pg_open_as("abies_transfers");
+    fill_jobs();
+    for (size_t i = 0; i < AB_COUNT(searches); i++) {
+        bool of_items = strcmp(searches[i].verb, "transfer.list") == 0;
+        asked = of_items ? &transfers_service : &jobs_service;
+        asked_db = of_items ? transfers : jobs;
+        search(i);
+    }
+    asked = &service;
+    asked_db = NULL;
+    ab_db_close(&jobs);
+    ab_db_close(&transfers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +523,7 @@ int main(void)
         cmocka_unit_test(pages_of_large_rows_are_cut_by_their_bytes),
         cmocka_unit_test(ids_by_filter_do_not_change_the_plans_of_what_follows),
         cmocka_unit_test(rows_that_come_and_go_between_pages_shift_nothing),
+        cmocka_unit_test(a_search_finds_the_same_whatever_it_reads),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
