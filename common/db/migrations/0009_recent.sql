@@ -1,4 +1,4 @@
--- 0008_recent.sql - lists of jobs by the time of their last change, and of events by rare states
+-- 0009_recent.sql - lists of jobs by the time of their last change, and of events by rare states
 --
 -- Changing calls wait while the indexes are built: about a second for each million of jobs, and a fifth of that for each
 -- million of events. They may be built before, without a pause (docs/operations.md): then they are taken as they are.
