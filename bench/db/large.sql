@@ -29,7 +29,7 @@ RETURN (hashint8extended(what, seed) & 16777215) / 16777216::float8;
 
 INSERT INTO jobs (id, owner_id, site_id, app_id, batch_job_id, last_update, state, lease, attempts, open_parents, open_in, num_nodes, node_packing_count,
                   wall_time_min, return_code)
-SELECT id, greatest(1, site - 3), site, site, CASE WHEN finished THEN 1 + id / 500 END,
+SELECT id, greatest(1, site - 3), site, site, CASE WHEN finished THEN 1 + id / :batch END,
        now() - (:total - id) * interval '100 days' / :total - v * interval '1 hour',
        CASE WHEN finished AND u < 0.03 THEN 'FAILED' WHEN finished THEN 'JOB_FINISHED' WHEN u < 0.96 OR id % :batch = 0 THEN 'PREPROCESSED'
             WHEN u < 0.97 THEN 'STAGED_IN' WHEN u < 0.98 THEN 'READY' WHEN u < 0.99 THEN 'AWAITING_PARENTS' ELSE 'RUN_DONE' END::job_state,
@@ -42,6 +42,9 @@ FROM   (SELECT id, pg_temp.draw(id, 1) AS u, pg_temp.draw(id, 2) AS v, pg_temp.d
                                 '{0.25,0.40,0.47,0.50,0.648,0.722,0.771,0.808,0.838,0.862,0.883,0.902,0.918,0.933,0.947,0.959,0.970,0.981,0.991}'::float8[]) AS site,
                NOT (id > :total - 2 * :n AND pg_temp.draw(id / :batch, 5) < 0.5) AS finished
         FROM   generate_series(1, :total) id) AS x;
+INSERT INTO batch_jobs (id, owner_id, site_id, scheduler_id, num_nodes, wall_time_min, job_mode, state, project, queue)
+SELECT batch_job_id, min(owner_id), min(site_id), batch_job_id, 8, 60, 'mpi', 'finished', 'p', 'q' FROM jobs WHERE batch_job_id IS NOT NULL GROUP BY 1;
+SELECT setval(pg_get_serial_sequence('batch_jobs', 'id'), max(id)) FROM batch_jobs \g /dev/null
 INSERT INTO job_specs (id, owner_id, app_id, workdir, parent_ids, tags, parameters, data)
 SELECT id, owner_id, app_id, 'campaign-' || id / :batch || '/run-' || id, CASE WHEN open_parents > 0 THEN ARRAY[id - id % :batch] ELSE '{}' END,
        jsonb_build_object('experiment', 'e' || (id % 10), 'sample', 's' || (id % 1000), 'campaign', 'c' || id / :batch), '{"n": "17"}', '{"retries": 0}'
