@@ -140,7 +140,8 @@ static struct ab_list_spec spec_within(struct ab_call *call, const struct bounds
     if (parts[1].gathers || parts[1].branches) {
         parts[2] = parts[1];
         parts[2].alias = "all.";
-        parts[2].from = "jobs j JOIN job_specs s ON s.id = j.id AND s.owner_id = j.owner_id";
+        parts[2].from =
+            "jobs j JOIN job_specs s ON s.id = j.id"; /* the owner again would count twice */
         parts[2].all = true;
     }
     return (struct ab_list_spec){
