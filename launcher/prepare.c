@@ -174,7 +174,8 @@ int prepare_job(prepare_t *self, const struct job *job, const struct placement *
         return -1;
     const struct ab_app *app = ab_apps_get(self->apps, name, err);
     if (!app) {
-        err->code = AB_EINVAL;
+        if (err->code != AB_EBUSY) /* no descriptors: the file may be well */
+            err->code = AB_EINVAL;
         return -1;
     }
     char *path = NULL;
@@ -189,7 +190,8 @@ int prepare_job(prepare_t *self, const struct job *job, const struct placement *
     out->output = ab_printf(arena, "%s/job.out", out->cwd);
     out->argv = command(self, app, job, p, arena, err);
     if (!out->argv) {
-        err->code = AB_EINVAL;
+        if (err->code != AB_EBUSY)
+            err->code = AB_EINVAL;
         return -1;
     }
     struct ab_app_env env = {

@@ -123,16 +123,27 @@ static void turn(struct keeper *self, int timeout_ms)
     monitor_show(self->monitor, self->supervise, self->started && !self->stop);
 }
 
-static const char *last_line(const struct keeper *self, const char *log)
+/* Of a log: what was fatal last, with the line behind it, which has the detail; else its last line. */
+static const char *last_words(const struct keeper *self, const char *log)
 {
     AB_AUTO(ab_buf_free) struct ab_buf text = {0};
+    const char *words = NULL;
     if (ab_file_read(centre_path(self->centre, log), (size_t)64 << 20, &text, NULL) < 0
         || text.len == 0)
         return "its log is empty";
     while (text.len > 0 && text.data[text.len - 1] == '\n')
         text.data[--text.len] = '\0';
-    const char *line = strrchr(text.data, '\n');
-    return ab_strdup(self->centre->arena, line ? line + 1 : text.data);
+    for (char *at = text.data; (at = strstr(at, "FATAL:")); at++)
+        words = at;
+    if (!words) {
+        const char *line = strrchr(text.data, '\n');
+        return ab_strdup(self->centre->arena, line ? line + 1 : text.data);
+    }
+    size_t first = strcspn(words, "\n");
+    const char *detail = strstr(words + first, "DETAIL:");
+    return ab_printf(self->centre->arena, "%.*s%s%.*s%s", (int)first, words, detail ? " " : "",
+                     detail ? (int)strcspn(detail, "\n") : 0, detail ? detail : "",
+                     strstr(words, "file descriptors") ? "; raise `ulimit -n`" : "");
 }
 
 static int start_postgres(struct keeper *self, struct ab_error *err)
@@ -154,8 +165,8 @@ static int start_postgres(struct keeper *self, struct ab_error *err)
         }
         if (st.restarts >= 5 || ab_now_ms() > until)
             return ab_fail(err, AB_EINTERNAL,
-                           "PostgreSQL does not start; see %s/log/postgres.log: %.200s",
-                           self->centre->home, last_line(self, "log/postgres.log"));
+                           "PostgreSQL does not start; see %s/log/postgres.log: %.250s",
+                           self->centre->home, last_words(self, "log/postgres.log"));
     }
     return ab_fail(err, AB_EINTERNAL, "stopped while it started");
 }

@@ -540,7 +540,7 @@ static int64_t cycle(struct module *m, void *self)
      */
     if (get_batch_jobs(m, arena, &jobs, &err) < 0
         || s->system->list(s->folder, arena, &listed, &n_listed, &err) < 0) {
-        ab_log(AB_WARN, "cycle.skipped", AB_KV("error", err.text));
+        module_complain(m, "cycle.skipped", err.text);
         return period > 1000 ? period : 1000;
     }
     const struct batch_job *list = jobs.v;

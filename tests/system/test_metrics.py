@@ -177,17 +177,20 @@ def test_a_request_without_a_usable_trace_has_its_own_number_as_one(centre, head
 def test_the_command_line_passes_on_the_trace_that_it_is_given(centre, site):
     trace = uuid.uuid4().hex
     centre.cli("site", "ls", env={"TRACEPARENT": f"00-{trace}-b7ad6b7169203331-01"})
-    wait_for(lambda: [x for x in lines(centre, "log/postgres*") if trace in x], 10, "a statement of it")
+    wait_for(lambda: [x for x in lines(centre, "log/postgres*") if f"/*trace={trace}*/" in x], 10, "a statement of it, with its comment")
 
 
 def test_the_calls_of_a_site_carry_traces_of_their_own(centre, site):
-    """A module's call, through the broker: what the module says of it has the trace that the gateway has logged."""
+    """A module's call, through the broker, and a launcher's own: what they say of it has the trace of the gateway's line and of the
+    statements in PostgreSQL."""
     site.allocate(minutes=5)
     run_some(centre, site, 2, 0)
     seen = collections.Counter(TRACE.search(x)[1] for x in lines(centre, "log/gateway*") if "event=http.done" in x and TRACE.search(x))
-    told = {m[1] for path in [*(site.path / "log").glob("*"), *(site.path / "qsubmit").glob("*.output")] if path.is_file()
-            for m in TRACE.finditer(path.read_text(errors="replace"))}
-    assert told & set(seen), "no line of the site can be matched with the centre's"
+    statements = "\n".join(lines(centre, "log/postgres*"))
+    for what, files in {"modules": (site.path / "log").glob("*"), "launchers": (site.path / "qsubmit").glob("*.output")}.items():
+        told = {m[1] for path in files if path.is_file() for m in TRACE.finditer(path.read_text(errors="replace"))}
+        assert told & set(seen), f"no line of the {what} can be matched with the gateway's"
+        assert [t for t in told & set(seen) if f" {t}" in statements or f"trace={t}" in statements], f"no line of the {what} with a statement"
 
 
 def test_the_parser_of_this_test_is_strict():

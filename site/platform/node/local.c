@@ -12,14 +12,6 @@
 static size_t usable_cpus(ab_arena_t *arena, int **cpus)
 {
     cpu_set_t set;
-    const char *pretend = getenv("ABIES_LOCAL_CPUS");
-    int64_t n = 0;
-    if (pretend && ab_parse_i64(pretend, strlen(pretend), 1, 4096, &n) == 0) {
-        *cpus = ab_alloc(arena, (size_t)n, sizeof(int));
-        for (int64_t i = 0; i < n; i++)
-            (*cpus)[i] = (int)i;
-        return (size_t)n;
-    }
     CPU_ZERO(&set);
     if (sched_getaffinity(0, sizeof(set), &set) < 0)
         CPU_SET(0, &set);
@@ -31,6 +23,21 @@ static size_t usable_cpus(ab_arena_t *arena, int **cpus)
     return used;
 }
 
+/* ABIES_LOCAL_CPUS: more of them, by counting those that are there again and again. */
+static size_t pretended_cpus(ab_arena_t *arena, int **cpus)
+{
+    const char *pretend = getenv("ABIES_LOCAL_CPUS");
+    int64_t n = 0;
+    size_t real = usable_cpus(arena, cpus);
+    if (!pretend || ab_parse_i64(pretend, strlen(pretend), 1, 4096, &n) < 0)
+        return real;
+    int *all = ab_alloc(arena, (size_t)n, sizeof(int));
+    for (int64_t i = 0; i < n; i++)
+        all[i] = (*cpus)[(size_t)i % real];
+    *cpus = all;
+    return (size_t)n;
+}
+
 static int list(ab_arena_t *arena, struct node_info **nodes, size_t *n, struct ab_error *err)
 {
     char host[256] = "";
@@ -40,7 +47,7 @@ static int list(ab_arena_t *arena, struct node_info **nodes, size_t *n, struct a
     int *cpus = NULL;
     node->host = ab_strdup(arena, host);
     node->id = "localhost"; /* MPI starters fork for it; a host name may not even resolve */
-    node->n_cpus = usable_cpus(arena, &cpus);
+    node->n_cpus = pretended_cpus(arena, &cpus);
     node->cpus = cpus;
     *nodes = node;
     *n = 1;

@@ -13,7 +13,7 @@ from postgres import Postgres
 def tidy():
     """Folders of servers are left for who wants to look, but not by scripts/test."""
     yield
-    for name in ("faultpg", "ownpg", "clockpg", "farpg"):
+    for name in ("faultpg", "ownpg", "clockpg", "farpg", "fewpg"):
         if os.environ.get("ABIES_TEST_CLEAN"):
             shutil.rmtree(f"/tmp/ab-{os.getpid()}-{name}", ignore_errors=True)
 

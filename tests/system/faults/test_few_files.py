@@ -2,14 +2,17 @@
 when they have gone all is as before."""
 import contextlib
 import os
+import pathlib
+import re
 import socket
 import subprocess
 import time
 
 import pytest
 
-from centre import wait_for
-from mesh import ROLES, Load, Process, Writers
+from centre import temporary_folder, wait_for
+from mesh import ROLES, Load, Mesh, Process, Writers
+from postgres import Postgres
 
 FEW = "ulimit -n 64"
 CALM = 0.5  # of one processor, with a sanitizer: a loop that spins takes all of it
@@ -99,6 +102,24 @@ def test_services_with_64_files_work_and_a_flood_of_their_health_ports_does_not_
     for service in services:
         wait_for(service.is_ready, 10, "it answers who asks for its health")
     mesh.calm()
+
+
+def test_postgresql_with_64_files_serves_and_loses_nothing():
+    """Its backends close files that they need again later: slower, and never an error."""
+    folder = temporary_folder("fewpg")
+    folder.chmod(0o755)
+    with Postgres(folder / "pg", prefix=["prlimit", "--nofile=64:64"]) as pg, Mesh(folder / "mesh", pg) as mesh:
+        files = pathlib.Path(f"/proc/{(pg.data / 'postmaster.pid').read_text().split()[0]}/limits").read_text()
+        assert re.search(r"^Max open files +64 +64 ", files, re.M), files
+        mesh.everything()
+        writers = Writers(mesh)
+        with Load(writers.work, clients=6) as load:
+            load.more(30)
+            mesh.call(writers.user, "GET", "/jobs/?limit=100", status=200)
+            mesh.call(writers.user, "GET", "/events/?limit=100", status=200)
+        load.check(longest=5)
+        assert not writers.refused, writers.refused[:3]
+        writers.check()
 
 
 def test_a_limit_that_a_shell_set_is_raised_by_the_process_itself(mesh):
