@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum {
-    PASSWORD_MAX = 200
+    PASSWORD_MAX = 200,
+    MEETINGS = 20
 };
 
 const char *const admin_services[] = {"jobs", "sessions", "transfers", "auth", NULL};
@@ -54,7 +55,8 @@ static int read_password(const char *dir, const char *role, struct ab_buf *out,
     return out->failed ? ab_fail(err, AB_EINTERNAL, "no memory") : 0;
 }
 
-/* Hashed here (SCRAM), so that the password is in no statement, log or pg_stat_activity. */
+/* Hashed here (SCRAM), so that the password is in no statement, log or pg_stat_activity. Roles are
+ * the cluster's: who sets them from another database may be met here. */
 static int set_password(struct admin *admin, const char *role, const char *password,
                         struct ab_error *err)
 {
@@ -68,7 +70,17 @@ static int set_password(struct admin *admin, const char *role, const char *passw
     /* the hash is base64, '$' and ':' */
     snprintf(text, sizeof(text), "ALTER ROLE %s PASSWORD '%s'", name, hash);
     PQfreemem(hash);
-    int rc = ab_db_exec(admin->db, text, err);
+    int rc = -1;
+    for (int i = 1; rc < 0; i++) {
+        struct ab_error why = {0};
+        rc = ab_db_exec(admin->db, text, &why);
+        if (rc < 0 && (!strstr(why.text, "concurrently updated") || i == MEETINGS)) {
+            *err = why;
+            break;
+        }
+        if (rc < 0 && ab_db_exec(admin->db, "SELECT pg_sleep(0.05 * random())", err) < 0)
+            break;
+    }
     ab_wipe(text, sizeof(text));
     return rc;
 }

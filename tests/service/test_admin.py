@@ -1,5 +1,6 @@
 """abies-admin, driven as an operator drives it."""
 import base64
+import concurrent.futures
 import hashlib
 import hmac
 import json
@@ -42,6 +43,14 @@ def centre(cluster, tmp_path):
     centre = Centre(cluster, tmp_path)
     yield centre
     centre.server.psql(f"DROP DATABASE {centre.name} WITH (FORCE)")
+
+
+def test_who_sets_the_passwords_of_roles_at_the_same_time_does_not_fail(centre):
+    """Two deployments in one cluster, or two administrators: the roles are the same rows."""
+    centre.init()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for said in [pool.submit(centre.admin, "roles", "--secrets", str(centre.secrets)) for _ in range(12)]:
+            assert "passwords of the roles are set" in said.result()
 
 
 def test_init_makes_everything_and_leaves_it_alone_the_second_time(centre):
