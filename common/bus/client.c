@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "certs.h"
 #include "curve.h"
+#include "parcel.h"
 #include "resolve.h"
 #include "server.h"
 #include "socket.h"
@@ -195,21 +196,6 @@ static void watch_gateways(ab_replica_t *self, int64_t now)
 
 /* ------------------------------------------------------------------ out */
 
-static int send_command(ab_replica_t *self, struct gateway *g, char command, zmq_msg_t *body)
-{
-    if (ab_send_frame(g->socket, &command, 1, true) < 0) {
-        if (body)
-            zmq_msg_close(body);
-        return -1;
-    }
-    if (ab_send_frame(g->socket, self->header.data, self->header.len, body != NULL) < 0
-        || (body && ab_send_msg(g->socket, body, false) < 0)) {
-        ab_log(AB_ERROR, "bus.send.torn", AB_KV("error", zmq_strerror(errno)));
-        abort(); /* half a message is on its way: nothing after it could be read */
-    }
-    return 0;
-}
-
 /* READY, or DISCONNECT once we are leaving. When it does not go out now, POLLOUT tells when it can.
  */
 static void announce(ab_replica_t *self, struct gateway *g, const struct ab_desk_state *state)
@@ -223,7 +209,9 @@ static void announce(ab_replica_t *self, struct gateway *g, const struct ab_desk
     memcpy(ready.instance, self->instance, sizeof(ready.instance));
     ab_buf_clear(&self->header);
     ab_frame_pack_ready(&self->header, ab_bus_version(), &ready);
-    g->announced = send_command(self, g, self->draining ? AB_CMD_LEAVE : AB_CMD_READY, NULL) == 0;
+    g->announced = ab_parcel_send(g->socket, true, ab_bus_version(),
+                                  self->draining ? AB_CMD_LEAVE : AB_CMD_READY, &self->header, NULL)
+                   == 0;
 }
 
 static void announce_all(ab_replica_t *self, int64_t now)
@@ -244,7 +232,9 @@ static void send_reply(ab_replica_t *self, ab_task_t **task_p)
     ab_frame_pack_reply(&self->header, task->version, task->number, task->status);
     /* Gone or full: the gateway asks another replica or its client has given up. Never wait here.
      */
-    if (!g || send_command(self, g, AB_CMD_REPLY, &task->reply) < 0)
+    if (!g
+        || ab_parcel_send(g->socket, true, task->version, AB_CMD_REPLY, &self->header, &task->reply)
+               < 0)
         atomic_fetch_add(&self->lost_replies, 1);
     ab_task_destroy(task_p);
 }
@@ -302,10 +292,10 @@ static void refuse_task(ab_replica_t *self, ab_task_t **task_p)
     send_reply(self, task_p);
 }
 
-static void on_request(ab_replica_t *self, struct gateway *g, struct ab_parts *m, int64_t now)
+static void on_request(ab_replica_t *self, struct gateway *g, const struct ab_parcel *parcel,
+                       int64_t now)
 {
-    ab_task_t *task = ab_task_new(zmq_msg_data(&m->part[1]), zmq_msg_size(&m->part[1]),
-                                  m->n > 2 ? &m->part[2] : NULL, now);
+    ab_task_t *task = ab_task_new(parcel, now);
     if (!task) {
         if (now - g->refused_ms >= REFUSAL_LOG_MS) {
             g->refused_ms = now;
@@ -319,41 +309,45 @@ static void on_request(ab_replica_t *self, struct gateway *g, struct ab_parts *m
         refuse_task(self, &task);
 }
 
-static void on_refused(struct gateway *g, struct ab_parts *m, int64_t now)
+static void on_refused(struct gateway *g, const struct ab_parcel *parcel, int64_t now)
 {
     char text[256];
 
     if (g->refused_ms && now - g->refused_ms < REFUSAL_LOG_MS)
         return;
     g->refused_ms = now;
-    if (ab_frame_read_refused(zmq_msg_data(&m->part[1]), zmq_msg_size(&m->part[1]), text,
-                              sizeof(text))
-        == 0)
+    if (ab_frame_read_refused(parcel->header, parcel->header_len, text, sizeof(text)) == 0)
         ab_log(AB_ERROR, "bus.refused", AB_KV("gateway", g->endpoint), AB_KV("text", text));
+}
+
+static void on_command(ab_replica_t *self, struct gateway *g, const struct ab_parcel *parcel,
+                       int64_t now)
+{
+    switch (parcel->command) {
+    case AB_CMD_REQUEST:
+        g->heard_ms = now;
+        on_request(self, g, parcel, now);
+        break;
+    case AB_CMD_PING:
+        g->heard_ms = now;
+        break;
+    case AB_CMD_REFUSED:
+        on_refused(g, parcel, now);
+        break;
+    default:
+        break; /* a newer gateway's: not for us */
+    }
 }
 
 static void take_messages(ab_replica_t *self, struct gateway *g, int64_t now)
 {
     for (int i = 0; i < TAKE_AT_ONCE; i++) {
         struct ab_parts m;
+        struct ab_parcel parcel;
         if (ab_parts_receive(g->socket, 3, &m) != 1)
             return;
-        if (m.n >= 2 && zmq_msg_size(&m.part[0]) == 1) {
-            switch (*(const char *)zmq_msg_data(&m.part[0])) {
-            case AB_CMD_REQUEST:
-                g->heard_ms = now;
-                on_request(self, g, &m, now);
-                break;
-            case AB_CMD_PING:
-                g->heard_ms = now;
-                break;
-            case AB_CMD_REFUSED:
-                on_refused(g, &m, now);
-                break;
-            default:
-                break; /* a newer gateway's: not for us */
-            }
-        }
+        if (ab_parcel_read(&m, 0, &parcel) == 0)
+            on_command(self, g, &parcel, now);
         ab_parts_close(&m);
     }
 }

@@ -105,9 +105,10 @@ static void finish(ab_dispatch_t *self)
 
 /* ------------------------------------------------------------------ sending */
 
-static int send_header(ab_dispatch_t *self, uint64_t peer, char command, struct ab_shared *body)
+static int send_header(ab_dispatch_t *self, uint64_t peer, int version, char command,
+                       struct ab_shared *body)
 {
-    return self->options.send(self->options.arg, peer, command, &self->header, body);
+    return self->options.send(self->options.arg, peer, version, command, &self->header, body);
 }
 
 static int transmit(ab_dispatch_t *self, struct ab_pending *r, struct replica *to)
@@ -117,7 +118,7 @@ static int transmit(ab_dispatch_t *self, struct ab_pending *r, struct replica *t
     r->head.remaining_ms = r->deadline_ms - self->now;
     ab_buf_clear(&self->header);
     ab_frame_pack_request(&self->header, to->version, &r->head);
-    if (send_header(self, to->peer, AB_CMD_REQUEST, r->body) < 0)
+    if (send_header(self, to->peer, to->version, AB_CMD_REQUEST, r->body) < 0)
         return -1;
     if (r->head.try++ > 0)
         service->resent++;
@@ -262,7 +263,7 @@ static void refuse(ab_dispatch_t *self, uint64_t peer, int version, const char *
 {
     ab_buf_clear(&self->header);
     ab_frame_pack_refused(&self->header, version, text);
-    (void)send_header(self, peer, AB_CMD_REFUSED, NULL);
+    (void)send_header(self, peer, version, AB_CMD_REFUSED, NULL);
     if (self->now >= self->next_refusal_log) { /* it comes again with every beat */
         self->next_refusal_log = self->now + 10000;
         ab_log(AB_WARN, "bus.refused", AB_KV("text", text));
@@ -463,7 +464,7 @@ static void beat(ab_dispatch_t *self)
         }
         ab_buf_clear(&self->header);
         ab_frame_pack_ping(&self->header, r->version);
-        if (send_header(self, r->peer, AB_CMD_PING, NULL) < 0 && errno == EHOSTUNREACH)
+        if (send_header(self, r->peer, r->version, AB_CMD_PING, NULL) < 0 && errno == EHOSTUNREACH)
             replica_remove(self, r, "unreachable"); /* the last one moves to i: it has been seen */
     }
 }

@@ -12,10 +12,10 @@
 
 typedef struct ab_dispatch ab_dispatch_t;
 
-/* Send without waiting; `body` NULL for none, to be held if it is kept. 0, or -1 with errno
- * EHOSTUNREACH (the peer is gone) or EAGAIN (it takes no more now). */
-typedef int ab_dispatch_send_f(void *arg, uint64_t peer, char command, const struct ab_buf *header,
-                               struct ab_shared *body);
+/* Send without waiting to a peer that speaks `version`; `body` NULL for none, to be held if it is
+ * kept. 0, or -1 with errno EHOSTUNREACH (the peer is gone) or EAGAIN (it takes no more now). */
+typedef int ab_dispatch_send_f(void *arg, uint64_t peer, int version, char command,
+                               const struct ab_buf *header, struct ab_shared *body);
 
 struct ab_dispatch_options {
     int64_t beat_ms, dead_ms;

@@ -1,4 +1,5 @@
 /* frame.h - what travels between gateway and services: one letter, a msgpack array, a body
+ * (parcel.h says how they become frames)
  *
  *   gateway -> service   Q   [v, number, verb, user, remaining_ms, key, scopes, uuid, trace, peer,
  *                             username, token_site, try, host?] + body
@@ -19,7 +20,7 @@
 #include <stdint.h>
 
 /* A process speaks this version and the one before; see ab_frame_common_version. */
-#define AB_BUS_VERSION 1
+#define AB_BUS_VERSION 2
 /* What this process says that it speaks. A build with fault points can pretend to be another
  * version, by AB_PRETEND_BUS_VERSION in its environment: tests of an upgrade. */
 int ab_bus_version(void);

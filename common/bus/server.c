@@ -6,6 +6,7 @@
 #include "certs.h"
 #include "curve.h"
 #include "dispatch.h"
+#include "parcel.h"
 #include "probe.h"
 #include "socket.h"
 #include "zap.h"
@@ -15,8 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PEER_BYTES 5      /* routing ids that libzmq gives */
-#define SHARE_BYTES 16384 /* larger bodies are shared with libzmq, not copied */
+#define PEER_BYTES 5 /* routing ids that libzmq gives */
 #define PROBE_EVERY_MS 60000
 #define PROBE_GIVE_UP_MS 10000
 #define PORT_TRIES 50
@@ -59,7 +59,7 @@ static void drop_shared(void *data, void *hint)
 
 static int body_message(zmq_msg_t *msg, struct ab_shared *body)
 {
-    if (body->len > SHARE_BYTES) {
+    if (body->len > AB_PARCEL_JOINED) { /* shared with libzmq, not copied */
         ab_shared_hold(body);
         if (zmq_msg_init_data(msg, body->data, body->len, drop_shared, body) == 0)
             return 0;
@@ -73,9 +73,9 @@ static int body_message(zmq_msg_t *msg, struct ab_shared *body)
     return 0;
 }
 
-/* Only the first frame can be refused (EHOSTUNREACH, EAGAIN); once it is taken the rest is. */
-static int send_message(void *arg, uint64_t peer, char command, const struct ab_buf *header,
-                        struct ab_shared *body)
+/* Only the routing id can be refused (EHOSTUNREACH, EAGAIN). */
+static int send_message(void *arg, uint64_t peer, int version, char command,
+                        const struct ab_buf *header, struct ab_shared *body)
 {
     ab_bus_t *self = arg;
     void *router = zsock_resolve(self->router);
@@ -92,13 +92,7 @@ static int send_message(void *arg, uint64_t peer, char command, const struct ab_
         errno = error;
         return -1;
     }
-    if (ab_send_frame(router, &command, 1, true) < 0
-        || ab_send_frame(router, header->data, header->len, body != NULL) < 0
-        || (body && ab_send_msg(router, &msg, false) < 0)) {
-        ab_log(AB_ERROR, "bus.send.torn", AB_KV("error", zmq_strerror(errno)));
-        abort(); /* half a message is on its way: nothing after it could be read */
-    }
-    return 0;
+    return ab_parcel_send(router, false, version, command, header, body ? &msg : NULL);
 }
 
 /* ------------------------------------------------------------------ in */
@@ -106,16 +100,15 @@ static int send_message(void *arg, uint64_t peer, char command, const struct ab_
 static void receive_one(ab_bus_t *self, struct ab_parts *m, int64_t now)
 {
     struct ab_dispatch_message message = {0};
+    struct ab_parcel parcel;
 
-    if (m->n < 3 || unpack_peer(&m->part[0], &message.peer) < 0 || zmq_msg_size(&m->part[1]) != 1)
+    if (m->n < 2 || unpack_peer(&m->part[0], &message.peer) < 0
+        || ab_parcel_read(m, 1, &parcel) < 0)
         return;
-    message.command = *(const char *)zmq_msg_data(&m->part[1]);
-    message.header = zmq_msg_data(&m->part[2]);
-    message.header_len = zmq_msg_size(&m->part[2]);
-    if (m->n > 3) {
-        message.body = zmq_msg_data(&m->part[3]);
-        message.body_len = zmq_msg_size(&m->part[3]);
-    }
+    message.command = parcel.command;
+    message.header = parcel.header;
+    message.header_len = parcel.header_len;
+    message.body = ab_parcel_body(&parcel, &message.body_len);
     if (self->cert && message.command != AB_CMD_REPLY) {
         message.key_name = zmq_msg_gets(&m->part[1], "name");
         if (!message.key_name)

@@ -11,16 +11,18 @@
 #define MAX_REMAINING_MS (3600 * 1000)
 #define MAX_HINT_BYTES ((size_t)16 * 1024 * 1024)
 
-ab_task_t *ab_task_new(const void *header, size_t len, zmq_msg_t *body, int64_t now)
+ab_task_t *ab_task_new(const struct ab_parcel *parcel, int64_t now)
 {
     struct ab_frame_request head;
+    struct ab_parcel own = *parcel;
+    size_t len = parcel->header_len, body_len;
 
     if (len > AB_BUS_HEADER_MAX)
         return NULL;
     ab_task_t *self = calloc(1, sizeof(*self) + len + AB_FRAME_TEXTS);
     if (!self)
         return NULL;
-    if (ab_frame_read_request(header, len, &head, self->text) < 0) {
+    if (ab_frame_read_request(parcel->header, len, &head, self->text) < 0) {
         free(self);
         return NULL;
     }
@@ -30,11 +32,14 @@ ab_task_t *ab_task_new(const void *header, size_t len, zmq_msg_t *body, int64_t 
     if (remaining < 0)
         remaining = 0;
     self->number = head.number;
-    self->version = ab_frame_common_version(ab_frame_version(header, len));
+    self->version = ab_frame_common_version(ab_frame_version(parcel->header, len));
     zmq_msg_init(&self->body);
     zmq_msg_init(&self->reply);
-    if (body)
-        zmq_msg_move(&self->body, body);
+    if (parcel->frame) { /* the header, if it is in there too, has been read */
+        zmq_msg_move(&self->body, parcel->frame);
+        own.frame = &self->body;
+    }
+    const void *body = ab_parcel_body(&own, &body_len);
     self->info = (struct ab_task_info){
         .verb = head.verb,
         .user = head.user,
@@ -46,8 +51,8 @@ ab_task_t *ab_task_new(const void *header, size_t len, zmq_msg_t *body, int64_t 
         .peer = head.peer,
         .host = head.host,
         .deadline_ms = now + remaining,
-        .body = zmq_msg_data(&self->body),
-        .body_len = zmq_msg_size(&self->body),
+        .body = body,
+        .body_len = body_len,
         .try = head.try,
     };
     memcpy(self->info.uuid, head.uuid, sizeof(head.uuid));

@@ -10,6 +10,7 @@
 
 #include "client.h"
 #include "frame.h"
+#include "parcel.h"
 #include <pthread.h>
 #include <zmq.h>
 
@@ -19,15 +20,15 @@ struct ab_task {
     uint64_t number;
     int version;
     int64_t taken_ms;
-    zmq_msg_t body; /* moved from the socket; info.body points into it */
+    zmq_msg_t body; /* the frame that it is in, moved from the socket; info.body points into it */
     zmq_msg_t reply;
     int status;
     struct ab_task *prev, *next;
     char text[];
 };
 
-/* Takes `body` over (it is an empty message afterwards). NULL: the header is none. */
-ab_task_t *ab_task_new(const void *header, size_t len, zmq_msg_t *body, int64_t now);
+/* Takes the frame of the body over (it is an empty message afterwards). NULL: the header is none. */
+ab_task_t *ab_task_new(const struct ab_parcel *parcel, int64_t now);
 void ab_task_destroy(ab_task_t **self);
 
 struct ab_task_list {

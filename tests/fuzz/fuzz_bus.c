@@ -5,13 +5,15 @@
 #include "base/arena.h"
 #include "bus/dispatch.h"
 #include "bus/message.h"
+#include "bus/task.h"
 #include "fuzz.h"
 
-static int wire(void *arg, uint64_t peer, char command, const struct ab_buf *header,
+static int wire(void *arg, uint64_t peer, int version, char command, const struct ab_buf *header,
                 struct ab_shared *body)
 {
     (void)arg;
     (void)peer;
+    (void)version;
     (void)command;
     (void)body;
     if (header->failed || ab_frame_version(header->data, header->len) < 1)
@@ -78,6 +80,28 @@ static void check_envelope(const void *header, size_t len)
     ab_parts_close(&m);
 }
 
+/* All of it as one frame of a message, as joined ones come. */
+static void check_parcel(const uint8_t *data, size_t size)
+{
+    struct ab_parts m = {.n = 1};
+    struct ab_parcel parcel;
+    size_t body_len;
+
+    zmq_msg_init_size(&m.part[0], size);
+    memcpy(zmq_msg_data(&m.part[0]), data, size);
+    if (ab_parcel_read(&m, 0, &parcel) == 0) {
+        const char *end = (const char *)parcel.header + parcel.header_len;
+        const void *body = ab_parcel_body(&parcel, &body_len);
+        if ((body && body != end) || parcel.header_len + body_len + 3 != size)
+            abort();
+        ab_task_t *task = ab_task_new(&parcel, 1000);
+        if (task && ab_task_info(task)->body_len != body_len)
+            abort();
+        ab_task_destroy(&task);
+    }
+    ab_parts_close(&m);
+}
+
 static void check_dispatch(char command, const void *header, size_t len)
 {
     struct ab_dispatch_options options = {.beat_ms = 10, .dead_ms = 50, .send = wire};
@@ -113,6 +137,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *header =
         malloc(len ? len : 1); /* exactly this size: the sanitizer sees one byte too many */
     memcpy(header, data + 1, len);
+    check_parcel(data, size);
     check_request(header, len);
     check_error(header, len);
     check_envelope(header, len);

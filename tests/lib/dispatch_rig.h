@@ -47,14 +47,14 @@ struct rig {
     uint64_t gone, full; /* peers that the wire refuses */
 };
 
-static inline int wire_send(void *arg, uint64_t peer, char command, const struct ab_buf *header,
-                            struct ab_shared *body)
+static inline int wire_send(void *arg, uint64_t peer, int version, char command,
+                            const struct ab_buf *header, struct ab_shared *body)
 {
     struct rig *rig = arg;
     struct ab_frame_request head;
     char text[AB_BUS_HEADER_MAX + AB_FRAME_TEXTS];
 
-    (void)body;
+    assert_int_equal(ab_frame_version(header->data, header->len), version);
     if (peer == rig->gone) {
         errno = EHOSTUNREACH;
         return -1;

@@ -26,7 +26,8 @@ static ab_task_t *task(uint64_t number, const char *body, int64_t remaining_ms)
     ab_frame_pack_request(&header, AB_BUS_VERSION, &head);
     zmq_msg_init_size(&msg, strlen(body));
     memcpy(zmq_msg_data(&msg), body, strlen(body));
-    ab_task_t *self = ab_task_new(header.data, header.len, &msg, ab_now_ms());
+    struct ab_parcel parcel = {AB_CMD_REQUEST, header.data, header.len, &msg, 0};
+    ab_task_t *self = ab_task_new(&parcel, ab_now_ms());
     assert_non_null(self);
     assert_int_equal(zmq_msg_size(&msg), 0); /* moved, not copied */
     zmq_msg_close(&msg);

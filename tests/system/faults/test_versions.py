@@ -1,6 +1,8 @@
 """A rolling upgrade: version N and N+1 side by side, and what is too far apart is refused, says so with both numbers, and hurts nobody.
 
 The programs are the same; by AB_PRETEND_BUS_VERSION (a build with fault points) one says that it is of another version."""
+import pathlib
+import re
 import time
 
 import pytest
@@ -9,7 +11,15 @@ import requests
 from centre import wait_for
 from mesh import ROLES, Load, Writers
 
-NEXT, TOO_NEW = {"AB_PRETEND_BUS_VERSION": "2"}, {"AB_PRETEND_BUS_VERSION": "3"}
+OURS = int(re.search(r"AB_BUS_VERSION (\d+)", (pathlib.Path(__file__).parents[3] / "common" / "bus" / "frame.h").read_text())[1])
+
+
+def speaks(version):
+    return {"AB_PRETEND_BUS_VERSION": str(version)}
+
+
+NEWEST = OURS + 2  # too far away
+TOO_NEW = speaks(NEWEST)
 
 
 @pytest.fixture
@@ -21,11 +31,13 @@ def replicas(gateway, service="jobs"):
     return gateway.metric(f'abies_bus_replicas{{service="{service}"}}')
 
 
-def test_two_versions_work_side_by_side_and_the_old_one_leaves(mesh):
+@pytest.mark.parametrize("before", [OURS - 1, OURS], ids=["from_the_one_before", "to_the_next"])
+def test_two_versions_work_side_by_side_and_the_old_one_leaves(mesh, before):
+    earlier, later = speaks(before), speaks(before + 1)
     ports = [mesh.free_port() for _ in range(2)]
     gateways = ",".join(f"tcp://127.0.0.1:{p}" for p in ports)
-    old = mesh.gateway(bus=f"tcp://127.0.0.1:{ports[0]}")
-    first = [mesh.service(role, gateways=gateways) for role in ROLES]
+    old = mesh.gateway(bus=f"tcp://127.0.0.1:{ports[0]}", env=earlier)
+    first = [mesh.service(role, gateways=gateways, env=earlier) for role in ROLES]
     mesh.everything()
     writers, urls = Writers(mesh), [old.url]
 
@@ -35,12 +47,12 @@ def test_two_versions_work_side_by_side_and_the_old_one_leaves(mesh):
         mesh.call(session, "GET", "/sessions/", status=200)
         mesh.call(session, "GET", "/auth/password/me", status=200)
     with Load(work, clients=4, pause=0.005) as load:
-        new = mesh.gateway(bus=f"tcp://127.0.0.1:{ports[1]}", env=NEXT).ready()
+        new = mesh.gateway(bus=f"tcp://127.0.0.1:{ports[1]}", env=later).ready()
         assert replicas(new) == 1, "old services at a new gateway"
         new.logged("gateway.open")
         urls.append(new.url)
         load.more()
-        second = [mesh.service(role, gateways=gateways, env=NEXT) for role in ROLES]
+        second = [mesh.service(role, gateways=gateways, env=later) for role in ROLES]
         for p in second:
             p.ready()
         wait_for(lambda: replicas(old) == replicas(new) == 2, 10, "old and new services at old and new gateways")
@@ -63,7 +75,7 @@ def test_a_service_too_new_for_the_gateway_is_refused_with_both_numbers_and_hurt
         stranger = mesh.service("jobs", env=TOO_NEW).started()
         for p in (gateway, stranger):
             line = p.logged("event=bus.refused")[0]
-            assert "this gateway speaks bus version 1, you speak 3" in line and "upgrade the older side" in line
+            assert f"this gateway speaks bus version {OURS}, you speak {NEWEST}" in line and "upgrade the older side" in line
         load.more()
         assert replicas(gateway) == 1 and not stranger.is_ready() and stranger.alive()
         assert stranger.health("/readyz").text.startswith("database: there\ngateways: 0")
@@ -84,8 +96,8 @@ def test_a_gateway_too_new_for_the_services_serves_nobody_and_hurts_nobody(mesh)
     with Load(writers.work, clients=2, pause=0.01) as load:
         stranger = mesh.gateway(bus=f"tcp://127.0.0.1:{ports[1]}", env=TOO_NEW, join="1s")
         line = jobs.logged("event=bus.refused")[0]
-        assert "this gateway speaks bus version 3, you speak 1" in line and f"127.0.0.1:{ports[1]}" in line
-        stranger.logged("speaks bus version 3, you speak 1")
+        assert f"this gateway speaks bus version {NEWEST}, you speak {OURS}" in line and f"127.0.0.1:{ports[1]}" in line
+        stranger.logged(f"speaks bus version {NEWEST}, you speak {OURS}")
         assert stranger.health("/readyz").status_code == 503
         stranger.logged("gateway.open")
         r = requests.get(stranger.url + "/sites/", headers=writers.user.headers, timeout=10)
