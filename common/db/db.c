@@ -113,10 +113,13 @@ static int send_step(ab_db_t *self, const struct ab_db_step *step, struct ab_err
                    : bind_text(self, &b, step, err))
         < 0)
         return 1;
-    if (step->sql && !self->pooled ? PQsendQueryPrepared(self->conn, step->sql->name, b.n, b.values,
-                                                         b.lengths, b.formats, 1)
-                                   : PQsendQueryParams(self->conn, text_of(step), b.n, b.oids,
-                                                       b.values, b.lengths, b.formats, 1))
+    struct kept_name kept;
+    const char *name = step->sql && !self->pooled        ? step->sql->name
+                       : db_kept_name(self, step, &kept) ? kept.text
+                                                         : NULL;
+    if (name ? PQsendQueryPrepared(self->conn, name, b.n, b.values, b.lengths, b.formats, 1)
+             : PQsendQueryParams(self->conn, text_of(step), b.n, b.oids, b.values, b.lengths,
+                                 b.formats, 1))
         return 0;
     return db_fail_lost(self, name_of(step), err);
 }
@@ -329,14 +332,18 @@ static int run_steps(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena
     return rc;
 }
 
-/* In pipeline mode nothing else can be asked: types that are not known yet are looked up before. */
-static int know_types(ab_db_t *self, const struct ab_db_step *steps, size_t n, struct ab_error *err)
+/* In pipeline mode nothing else can be asked: types that are not known yet are looked up before, and
+ * texts that are to be kept prepared. */
+static int know_steps(ab_db_t *self, const struct ab_db_step *steps, size_t n, struct ab_error *err)
 {
     struct type type;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; !steps[i].sql && k < steps[i].n; k++)
             if (db_type_named(self, steps[i].types[k], &type, err) < 0)
                 return -1;
+        if (steps[i].keep && db_keep_text(self, &steps[i], err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -355,7 +362,7 @@ int ab_db_pipeline(ab_db_t *self, struct ab_db_step *steps, size_t n, ab_arena_t
     for (size_t i = 0; i < n_ahead + n; i++)
         all[i].result = NULL;
     int rc = -1;
-    if (db_ready(self, "db.pipeline", err) == 0 && know_types(self, all, n_ahead + n, err) == 0)
+    if (db_ready(self, "db.pipeline", err) == 0 && know_steps(self, all, n_ahead + n, err) == 0)
         rc = run_steps(self, all, n_ahead + n, arena, err);
     for (size_t i = 0; i < n; i++)
         steps[i].result = all[n_ahead + i].result;

@@ -107,6 +107,9 @@ struct ab_db_step {
     const char *const *types;
     const struct ab_db_param *params;
     size_t n; /* of params or values */
+    /* This text comes again: in a pipeline it is prepared when it first comes, as a block is, so it
+     * has the plan of the role's settings. Of few shapes only; more than 64 are sent whole. */
+    bool keep;
     /* Of a large answer, in a pipeline: each row as it comes, gone afterwards; false: no more is
      * wanted (it is read and dropped). NULL: all in the result. */
     bool (*row)(void *arg, const PGresult *r);

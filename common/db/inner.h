@@ -30,7 +30,14 @@ struct type {
 };
 
 enum {
-    DB_MAX_AHEAD = 8
+    DB_MAX_AHEAD = 8,
+    DB_MAX_KEPT = 64, /* plans of a connection that came from texts */
+};
+
+/* A text that was prepared under the name "kept_" and its place. */
+struct kept {
+    char *text;
+    size_t len;
 };
 
 /* One prepared block. */
@@ -58,6 +65,8 @@ struct ab_db {
     size_t n_blocks;
     struct statement *statements; /* hash by address of the block; n_slots is a power of two */
     size_t n_slots;
+    struct kept kept[DB_MAX_KEPT];
+    size_t n_kept;
     struct type *types; /* those that are not built in, read from pg_type */
     size_t n_types;
     struct named_type *named;
@@ -94,6 +103,13 @@ void db_types_forget(ab_db_t *self);
 int db_prepare_all(ab_db_t *self, struct ab_error *err);
 const struct statement *db_statement(const ab_db_t *self, const struct ab_sql *sql);
 void db_statements_forget(ab_db_t *self);
+/* Prepare the step's text unless it is, or there are as many as may be. */
+int db_keep_text(ab_db_t *self, const struct ab_db_step *step, struct ab_error *err);
+/* What it was prepared as; false: it is to be sent whole. */
+struct kept_name {
+    char text[16];
+};
+bool db_kept_name(const ab_db_t *self, const struct ab_db_step *step, struct kept_name *out);
 
 /* ---- bind.c: parameters of one call, encoded one behind the other in self->params */
 enum {

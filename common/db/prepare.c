@@ -28,7 +28,68 @@ void db_statements_forget(ab_db_t *self)
         free(self->statements[i].types);
     if (self->n_slots)
         memset(self->statements, 0, self->n_slots * sizeof(*self->statements));
+    while (self->n_kept > 0)
+        free(self->kept[--self->n_kept].text);
 }
+
+/* ---- texts that come again */
+
+static size_t kept_at(const ab_db_t *self, const char *text)
+{
+    size_t i = 0, len = strlen(text);
+    while (i < self->n_kept
+           && (self->kept[i].len != len || memcmp(self->kept[i].text, text, len) != 0))
+        i++;
+    return i;
+}
+
+static void name_kept(struct kept_name *out, size_t i)
+{
+    snprintf(out->text, sizeof(out->text), "kept_%zu", i);
+}
+
+bool db_kept_name(const ab_db_t *self, const struct ab_db_step *step, struct kept_name *out)
+{
+    size_t i = step->keep ? kept_at(self, step->text) : self->n_kept;
+    if (i == self->n_kept)
+        return false;
+    name_kept(out, i);
+    return true;
+}
+
+int db_keep_text(ab_db_t *self, const struct ab_db_step *step, struct ab_error *err)
+{
+    Oid oids[DB_MAX_PARAMS];
+    struct kept_name name;
+    size_t i = kept_at(self, step->text);
+    if (self->pooled || i < self->n_kept || i == DB_MAX_KEPT || step->n > DB_MAX_PARAMS)
+        return 0;
+    for (size_t k = 0; k < step->n; k++) {
+        struct type type;
+        if (db_type_named(self, step->types[k], &type, err) < 0)
+            return -1;
+        oids[k] = type.oid;
+    }
+    name_kept(&name, i);
+    if (!PQsendPrepare(self->conn, name.text, step->text, (int)step->n, oids))
+        return db_fail_lost(self, "query", err);
+    PGresult *r = db_answer(self, err);
+    if (!r)
+        return -1;
+    bool done = PQresultStatus(r) == PGRES_COMMAND_OK;
+    if (!done)
+        db_fail_result(self, r, "query", err);
+    PQclear(r);
+    char *text = done ? strdup(step->text) : NULL;
+    if (done && !text) /* the name is taken there, and we do not know by what */
+        self->broken = true;
+    if (!text)
+        return done ? ab_fail(err, AB_EBUSY, "no memory for prepared statements") : -1;
+    self->kept[self->n_kept++] = (struct kept){text, strlen(text)};
+    return 0;
+}
+
+/* ---- blocks */
 
 /* Sent and answered; the result is COMMAND_OK or gone. */
 static PGresult *ask(ab_db_t *self, int sent, const struct ab_sql *sql, struct ab_error *err)
@@ -173,7 +234,8 @@ int ab_db_prepare(ab_db_t *self, const struct ab_sql *const *const *lists, struc
     if (db_ready(self, "db.prepare", err) < 0)
         return -1;
     /* Statements of an earlier call are prepared already, and a name can be prepared only once. */
-    if (before > 0 && !self->pooled && ab_db_exec(self, "DEALLOCATE ALL", err) < 0)
+    if ((before > 0 || self->n_kept > 0) && !self->pooled
+        && ab_db_exec(self, "DEALLOCATE ALL", err) < 0)
         return -1;
     return db_prepare_all(self, err);
 }

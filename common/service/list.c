@@ -203,6 +203,7 @@ static int fetch_few(struct list *self, int64_t wanted, struct page *page, struc
     if (check_memory(self, err) < 0)
         return -1;
     steps[0] = step_of(self);
+    steps[0].keep = self->plain;
     steps[0].row = take_row;
     steps[0].arg = &taking;
     if (total) {
@@ -263,6 +264,8 @@ static int fetch_page(struct list *self, int64_t wanted, struct page *page, stru
 
 static int count_rows(struct list *self, int64_t *total, struct ab_error *err)
 {
+    if (self->plain && ab_ahead(self->call, &SQL_list_planner, err) < 0)
+        return -1;
     list_restart(self);
     self->resumed = false;
     list_add_count(self);
@@ -345,6 +348,16 @@ static int count_first(struct list *self, struct page *page, int64_t *wanted, st
     return 0;
 }
 
+/* The same statement for everybody, with one plan that is good for all: an owner's first rows in the
+ * order of an index. Planning costs more than running it. */
+static bool is_plain(const struct list *self, int64_t wanted)
+{
+    const struct ab_list_spec *spec = self->spec;
+    return wanted <= FEW_ROWS && !self->resumed && self->offset == 0
+           && (!self->ordered || list_by_id(self)) && !self->call->token_site
+           && !(spec->where && *spec->where) && !list_is_filtered(self);
+}
+
 static int run_list(struct list *self, struct page *page, struct ab_error *err)
 {
     struct ab_call *call = self->call;
@@ -354,10 +367,13 @@ static int run_list(struct list *self, struct page *page, struct ab_error *err)
         self->offset = list_int(self, "offset", 0);
     }
     list_read_order(self);
-    if (read_next(self, err) < 0 || ab_ahead(call, &SQL_list_planner, err) < 0)
+    if (read_next(self, err) < 0)
         return -1;
     bool first = !self->resumed;
     int64_t wanted = self->limit < 0 || self->limit > AB_PAGE_ROWS ? AB_PAGE_ROWS : self->limit;
+    self->plain = is_plain(self, wanted);
+    if (!self->plain && ab_ahead(call, &SQL_list_planner, err) < 0)
+        return -1;
     if (first && self->spec->total && self->spec->total_first
         && count_first(self, page, &wanted, err) < 0)
         return -1;

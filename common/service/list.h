@@ -17,6 +17,7 @@ struct list {
     /* the order: one column (NULL: only the id), then the id */
     const struct ab_field *sort; /* of spec->out; NULL none */
     bool descending;
+    bool ordered; /* the request asked for this order */
 
     /* where to go on */
     bool resumed;
@@ -28,6 +29,7 @@ struct list {
     const struct ab_list_part *part; /* NULL: all */
     bool gathers;                    /* all matches, then sorted: never in the order of their ids */
 
+    bool plain; /* nothing is filtered, skipped or sorted: one statement for everybody */
     struct ab_buf sql;
     struct ab_db_value params[LIST_PARAMS];
     const char *types[LIST_PARAMS];
@@ -38,6 +40,8 @@ struct list {
 int64_t list_int(const struct list *self, const char *name, int64_t otherwise);
 /* "-last_update", or the default "timestamp DESC". */
 void list_read_order(struct list *self);
+/* Has the request any filter? */
+bool list_is_filtered(const struct list *self);
 /* The id alone needs no sort column. */
 bool list_by_id(const struct list *self);
 

@@ -140,6 +140,16 @@ static void add_filters(struct list *self, const char *covered)
             add_predicate(self, &schema->fields[i], v);
 }
 
+bool list_is_filtered(const struct list *self)
+{
+    const struct ab_schema *schema = self->spec->query;
+    struct ab_db_value v;
+    for (int i = 0; schema && i < schema->n_fields; i++)
+        if (is_asked(self, &schema->fields[i], &v))
+            return true;
+    return false;
+}
+
 /* ---- order */
 
 static const struct ab_field *out_field(const struct list *self, const char *name, size_t len)
@@ -157,7 +167,8 @@ void list_read_order(struct list *self)
     const char *name = self->spec->default_order;
     size_t len = name ? strcspn(name, " ") : 0;
     self->descending = name && strstr(name, " DESC");
-    if (v.type == AB_DB_TEXT && v.n > 0) {
+    self->ordered = v.type == AB_DB_TEXT && v.n > 0;
+    if (self->ordered) {
         self->descending = *(const char *)v.p == '-';
         name = (const char *)v.p + self->descending;
         len = v.n - self->descending;
@@ -259,7 +270,7 @@ static void choose(struct list *self, bool in_order)
     self->owner = spec->owner;
     self->id = spec->id;
     self->where = spec->where;
-    for (const struct ab_list_part *p = spec->parts; p && p->alias; p++) {
+    for (const struct ab_list_part *p = spec->parts; p && p->alias && !self->plain; p++) {
         if (!p->from || !is_enough(self, p, in_order))
             continue;
         self->part = p;
@@ -349,11 +360,13 @@ static void add_search(struct list *self, int64_t rows)
 
 /* ---- statements */
 
+/* The trace is for who looks at a slow one. A plain list is prepared, with a text that stays. */
 void list_restart(struct list *self)
 {
     ab_buf_clear(&self->sql);
     self->n_params = 0;
-    ab_buf_printf(&self->sql, "/*trace=%s*/ ", self->call->trace); /* for who looks at a slow one */
+    if (!self->plain)
+        ab_buf_printf(&self->sql, "/*trace=%s*/ ", self->call->trace);
 }
 
 static void add_columns(struct list *self)

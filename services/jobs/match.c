@@ -105,7 +105,8 @@ static const char *both_tables(struct ab_call *call)
 {
     const struct job_query *query = call->req->query;
     bool ordered = AB_HAS(job_query, query, ordering) && query->ordering != AB_JOB_BY_ID;
-    if (AB_HAS(job_query, query, state) || AB_HAS(job_query, query, batch_job_id)
+    if ((AB_HAS(job_query, query, state) && query->state.n > 0)
+        || (AB_HAS(job_query, query, batch_job_id) && query->batch_job_id != 0)
         || (ordered && by_time(query)))
         return "job_specs s JOIN jobs j ON j.id = s.id AND j.owner_id = s.owner_id";
     return "job_specs s CROSS JOIN LATERAL (SELECT * FROM jobs k WHERE k.id = s.id OFFSET 0) AS j";

@@ -153,7 +153,7 @@ static void done_delete(void)
 }
 
 /* Break it at the nth place; true: it was not reached. */
-static bool break_at(const struct deed *deed, int nth)
+__attribute__((unused)) static bool break_at(const struct deed *deed, int nth)
 {
     char key[64];
     snprintf(key, sizeof(key), "%s-%d", deed->name, ++round_no);

@@ -119,13 +119,18 @@ static void a_step_without_its_parameter_fails_and_the_connection_lives(void **s
     assert_int_equal(pg_int(db, "SELECT 5"), 5);
 }
 
+static void end_connection(void)
+{
+    AB_AUTO(ab_db_close) ab_db_t *other = pg_open();
+    int64_t pid = pg_int(db, "SELECT pg_backend_pid()");
+    assert_int_equal(pg_int(other, "SELECT pg_terminate_backend(%d, 5000)::int", (int)pid), 1);
+}
+
 static void a_connection_lost_in_a_pipeline_is_gone(void **state)
 {
     (void)state;
     struct ab_error err = {0};
-    AB_AUTO(ab_db_close) ab_db_t *other = pg_open();
-    int64_t pid = pg_int(db, "SELECT pg_backend_pid()");
-    assert_int_equal(pg_int(other, "SELECT pg_terminate_backend(%d, 5000)::int", (int)pid), 1);
+    end_connection();
     struct ab_db_step steps[] = {number(&SQL_echo_number, 1), number(&SQL_echo_number, 2)};
     assert_int_equal(ab_db_pipeline(db, steps, 2, arena, &err), -1);
     assert_int_equal(err.code, AB_EBUSY);
@@ -191,6 +196,75 @@ static void a_failure_ahead_is_the_next_statements(void **state)
     assert_non_null(ab_db_run(db, &SQL_echo_number, n, 1, arena, &err));
 }
 
+static int64_t prepared(void)
+{
+    return pg_int(db, "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'kept%%'");
+}
+
+/* One of several shapes; -1: it failed. */
+static int64_t run_kept(int shape, int64_t add, struct ab_error *err)
+{
+    const char *const types[] = {"int8"};
+    const struct ab_db_value value = {.type = AB_DB_INT, .i = add};
+    struct ab_db_step one = {.text = ab_printf(arena, "SELECT $1 + %d", shape),
+                             .values = &value,
+                             .types = types,
+                             .n = 1,
+                             .keep = true};
+    return ab_db_pipeline(db, &one, 1, arena, err) < 0 ? -1 : ab_col_int(one.result, 0, 0);
+}
+
+static void a_text_that_comes_again_is_prepared_once(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    int64_t before = prepared();
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run_kept(10, i, &err), 10 + i);
+    assert_int_equal(prepared(), before + 1);
+    assert_int_equal(run_kept(20, 1, &err), 21);
+    assert_int_equal(prepared(), before + 2);
+    assert_int_equal(run_kept(10, 1, &err), 11);
+}
+
+static void texts_beyond_the_bound_run_unprepared(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    for (int turn = 0; turn < 2; turn++)
+        for (int i = 0; i < 200; i++)
+            assert_int_equal(run_kept(i, 1, &err), i + 1);
+    assert_in_range(prepared(), 1, 199);
+}
+
+static void a_text_that_does_not_compile_is_an_error_each_time(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    int64_t before = prepared();
+    for (int i = 0; i < 2; i++) {
+        struct ab_db_step bad = {.text = "SELECT nothing_there", .keep = true};
+        assert_int_equal(ab_db_pipeline(db, &bad, 1, arena, &err), -1);
+        assert_non_null(strstr(err.text, "nothing_there"));
+    }
+    assert_int_equal(prepared(), before);
+    assert_int_equal(run_kept(7, 1, &err), 8);
+}
+
+static void what_was_kept_is_prepared_again_on_a_new_connection(void **state)
+{
+    (void)state;
+    struct ab_error err = {0};
+    assert_int_equal(run_kept(30, 1, &err), 31);
+    end_connection();
+    assert_int_equal(run_kept(30, 1, &err), -1);
+    assert_string_equal(err.kind, "db_gone");
+    assert_int_equal(ab_db_ensure(db, &err), 0);
+    assert_int_equal(prepared(), 0);
+    assert_int_equal(run_kept(30, 1, &err), 31);
+    assert_int_equal(prepared(), 1);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -223,6 +297,10 @@ int main(void)
         cmocka_unit_test(what_was_kept_back_goes_ahead_of_whatever_comes_next),
         cmocka_unit_test(more_than_can_be_kept_back_runs_in_its_order),
         cmocka_unit_test(a_failure_ahead_is_the_next_statements),
+        cmocka_unit_test(a_text_that_comes_again_is_prepared_once),
+        cmocka_unit_test(texts_beyond_the_bound_run_unprepared),
+        cmocka_unit_test(a_text_that_does_not_compile_is_an_error_each_time),
+        cmocka_unit_test(what_was_kept_is_prepared_again_on_a_new_connection),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
