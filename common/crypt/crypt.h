@@ -55,6 +55,9 @@ void ab_hash(const void *bytes, size_t n, uint8_t *out,
 /* The same under a 32-byte key: only who has the key can make the digest. */
 void ab_hash_keyed(const uint8_t key[32], const void *bytes, size_t n, uint8_t *out,
                    size_t out_len);
+/* SipHash-2-4: where in a table to look, and nobody without the key can make two things meet there. */
+#define AB_PLACE_KEY 16
+uint64_t ab_hash_place(const uint8_t key[AB_PLACE_KEY], const void *bytes, size_t n);
 bool ab_equal(const void *a, const void *b, size_t n); /* constant time */
 void ab_wipe(void *p, size_t n);
 #define AB_SECRET_TEXT_MAX 64

@@ -27,6 +27,14 @@ void ab_hash_keyed(const uint8_t key[32], const void *bytes, size_t n, uint8_t *
     (void)crypto_generichash(out, out_len, bytes, n, key, 32);
 }
 
+uint64_t ab_hash_place(const uint8_t key[AB_PLACE_KEY], const void *bytes, size_t n)
+{
+    uint64_t place;
+    static_assert(AB_PLACE_KEY == crypto_shorthash_KEYBYTES, "");
+    (void)crypto_shorthash((uint8_t *)&place, bytes, n, key);
+    return place;
+}
+
 bool ab_equal(const void *a, const void *b, size_t n)
 {
     return sodium_memcmp(a, b, n) == 0;

@@ -26,7 +26,8 @@ struct ended {
 };
 
 struct remembered {
-    uint8_t hash[32];
+    char *text;
+    size_t len;
     struct ab_token token;
     uint32_t generation; /* of the keys; 0: empty */
 };
@@ -43,6 +44,7 @@ static struct {
     struct revoked fresh[FRESH_MAX];
     size_t n_fresh;
     struct remembered *cache;
+    uint8_t place_key[AB_PLACE_KEY];
     bool asking_keys, asking_revoked, asking_ended;
     int64_t asked_revoked_ms;
 } auth;
@@ -51,10 +53,13 @@ void auth_init(void)
 {
     auth.generation = 1;
     auth.cache = calloc(CACHE_SIZE, sizeof(*auth.cache)); /* NULL: works, slower */
+    ab_random(auth.place_key, sizeof(auth.place_key));
 }
 
 void auth_free(void)
 {
+    for (size_t i = 0; auth.cache && i < CACHE_SIZE; i++)
+        free(auth.cache[i].text);
     free(auth.cache);
     free(auth.revoked);
     free(auth.ended);
@@ -100,31 +105,45 @@ bool auth_ended(const struct ab_token *token)
 
 /* ---- checking */
 
+/* A signature costs more than all the rest of a request. */
+static void remember(struct remembered *r, const char *text, size_t n, const struct ab_token *token)
+{
+    char *copy = malloc(n);
+
+    free(r->text);
+    *r = (struct remembered){.text = copy, .len = copy ? n : 0};
+    if (!copy)
+        return;
+    memcpy(copy, text, n);
+    r->token = *token;
+    r->generation = auth.generation;
+}
+
+static bool is_remembered(const struct remembered *r, const char *text, size_t n)
+{
+    return r->generation == auth.generation && r->len == n && ab_equal(r->text, text, n);
+}
+
 enum auth auth_check_token(const char *text, size_t n, struct ab_token *out)
 {
-    uint8_t hash[32];
     int64_t now = time(NULL);
 
     if (!auth_ready())
         return AUTH_NOT_YET;
     if (n == 0 || n > AB_TOKEN_MAX)
         return AUTH_BAD;
-    ab_hash(text, n, hash, sizeof(hash));
     struct remembered *known = NULL;
     if (auth.cache)
-        known = &auth.cache[((unsigned)hash[0] << 8 | hash[1]) & (CACHE_SIZE - 1)];
-    if (known && known->generation == auth.generation && memcmp(known->hash, hash, 32) == 0) {
+        known = &auth.cache[ab_hash_place(auth.place_key, text, n) & (CACHE_SIZE - 1)];
+    if (known && is_remembered(known, text, n)) {
         *out = known->token;
         if (out->exp <= now)
             return AUTH_BAD;
     } else {
         if (ab_token_check(text, n, auth.keys, auth.n_keys, now, out, NULL) < 0)
             return AUTH_BAD;
-        if (known) {
-            memcpy(known->hash, hash, sizeof(hash));
-            known->token = *out;
-            known->generation = auth.generation;
-        }
+        if (known)
+            remember(known, text, n, out);
     }
     return auth_ended(out) ? AUTH_BAD : AUTH_OK;
 }

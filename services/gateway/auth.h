@@ -2,8 +2,8 @@
  * may
  *
  * Public keys, revoked tokens and users that were locked out come from the auth service: at start,
- * when a hint says so, and every 5 s, since hints may be lost. A token that was good is remembered
- * by its hash, because a signature costs more than all the rest of a request.
+ * when a hint says so, and every 5 s, since hints may be lost. A token that was good is remembered,
+ * because a signature costs more than all the rest of a request.
  */
 #ifndef AUTH_H
 #define AUTH_H

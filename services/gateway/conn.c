@@ -14,6 +14,7 @@
 
 #define KILL_MS 2000
 #define RX_MAX ((size_t)64 << 10) /* of later requests, while one is worked on */
+#define READ_TURNS 16             /* records that were read ahead, then others have a turn */
 #define DIRECT_PIECES                                                                              \
     8 /* of an answer, written at once while the socket takes them; then others have a turn */
 
@@ -360,6 +361,8 @@ static void flow(struct conn *c)
         return;
     c->rx_off = off;
     (void)lws_rx_flow_control(c->wsi, off ? 0 : 1);
+    if (!off)
+        conn_wake(c); /* for what was read ahead */
 }
 
 void conn_feed(struct conn *c)
@@ -421,11 +424,48 @@ static void on_bytes(struct conn *c, const char *bytes, size_t n)
     conn_feed(c);
 }
 
+/* What was read ahead, while it is wanted. Not all of a flood at once: others have a turn. */
+static void read_rest(struct conn *c)
+{
+    static char bytes[PIECE]; /* the loop is one thread */
+
+    if (!gw.tls || c->reading)
+        return;
+    c->reading = true;
+    int turns = 0;
+    while (!c->dying && !c->rx_off && c->wsi && tls_has_more(c->wsi)) {
+        if (turns++ == READ_TURNS) {
+            conn_wake(c);
+            break;
+        }
+        int n = tls_read(c->wsi, bytes, sizeof(bytes));
+        if (n < 0)
+            conn_kill(c);
+        if (n <= 0)
+            break;
+        on_bytes(c, bytes, (size_t)n);
+    }
+    c->reading = false;
+}
+
 /* lws limits the TLS handshake, and in the raw role it never takes that limit back: without this a
  * TLS connection ends timeout_secs after it began, whatever goes over it. */
 static void settle(struct lws *wsi)
 {
     lws_set_timeout(wsi, NO_PENDING_TIMEOUT, 0);
+    if (gw.tls)
+        tls_read_ahead(wsi); /* not sooner: lws reads behind the handshake by itself */
+}
+
+static void on_read(struct conn *c, const char *bytes, size_t n)
+{
+    if (!c->heard) {
+        c->heard = true;
+        settle(c->wsi);
+    }
+    if (!c->dying)
+        on_bytes(c, bytes, n);
+    read_rest(c);
 }
 
 static int on_event(struct lws *wsi, enum lws_callback_reasons why, void *user, void *in,
@@ -442,14 +482,10 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons why, void *user, 
         c->wsi = wsi;
         return 0;
     case LWS_CALLBACK_RAW_RX:
-        if (!c->heard) {
-            c->heard = true;
-            settle(wsi);
-        }
-        if (!c->dying)
-            on_bytes(c, in, len);
+        on_read(c, in, len);
         return c->dying ? -1 : 0;
     case LWS_CALLBACK_RAW_WRITEABLE:
+        read_rest(c);
         return on_writable(c);
     case LWS_CALLBACK_RAW_CLOSE:
         lws_set_opaque_user_data(wsi, NULL);

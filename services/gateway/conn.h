@@ -42,6 +42,7 @@ struct conn {
 
     uint64_t served; /* requests answered */
     bool heard;      /* its first bytes have come */
+    bool reading;    /* read_rest() runs */
     bool feeding;    /* feed() runs: an answer made inside it must not start the next request */
     bool closing;    /* close once everything has left */
     bool linger;     /* ... but read and drop for a moment first */

@@ -46,6 +46,29 @@ void tls_use(SSL_CTX *context)
     tls.key = version_of(ab_conf_text(gw.conf, "tls_key"));
 }
 
+void tls_read_ahead(struct lws *wsi)
+{
+    SSL_set_read_ahead(lws_get_ssl(wsi), 1);
+}
+
+bool tls_has_more(struct lws *wsi)
+{
+    SSL *ssl = lws_get_ssl(wsi);
+    return SSL_get_read_ahead(ssl) && SSL_has_pending(ssl);
+}
+
+int tls_read(struct lws *wsi, void *out, int size)
+{
+    SSL *ssl = lws_get_ssl(wsi);
+    int n = SSL_read(ssl, out, size);
+
+    if (n > 0)
+        return n;
+    bool waits = SSL_get_error(ssl, n) == SSL_ERROR_WANT_READ;
+    ERR_clear_error(); /* or lws takes it for an error of another connection */
+    return waits ? 0 : -1;
+}
+
 static bool load(SSL_CTX *into, const char *cert, const char *key)
 {
     return SSL_CTX_use_certificate_chain_file(into, cert) == 1

@@ -6,9 +6,17 @@
 #ifndef TLS_H
 #define TLS_H
 
+#include <libwebsockets.h>
 #include <openssl/ssl.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* OpenSSL reads the head of a record and then its body, each with a call of the kernel, unless it may
+ * read ahead. lws does not know what was read so: whoever allows it must take the rest himself. */
+void tls_read_ahead(struct lws *wsi);
+bool tls_has_more(struct lws *wsi);
+/* Bytes, 0: the rest of a record has not come yet, -1: the connection is at its end. */
+int tls_read(struct lws *wsi, void *out, int size);
 
 /* lws made this for our only host. */
 void tls_use(SSL_CTX *context);
