@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define KEY_BYTES 32
+#define ENDPOINT "inproc://zeromq.zap.01" /* RFC 27: the only one of a process */
 
 struct zap {
     uint8_t allow[KEY_BYTES];
@@ -56,9 +57,9 @@ static void run(zsock_t *pipe, void *arg)
 {
     struct zap self = *(struct zap *)arg;
     zsock_t *handler = zsock_new(ZMQ_REP);
-    bool go_on = zsock_bind(handler, "inproc://zeromq.zap.01") == 0;
+    bool go_on = zsock_bind(handler, ENDPOINT) == 0;
 
-    ((struct zap *)arg)->bound = go_on;
+    self.bound = ((struct zap *)arg)->bound = go_on;
     zsock_signal(pipe, 0);
     zmq_pollitem_t items[] = {{zsock_resolve(pipe), 0, ZMQ_POLLIN, 0},
                               {zsock_resolve(handler), 0, ZMQ_POLLIN, 0}};
@@ -71,6 +72,8 @@ static void run(zsock_t *pipe, void *arg)
         if (items[1].revents & ZMQ_POLLIN)
             answer(&self, handler);
     }
+    if (self.bound) /* now: a socket that is destroyed keeps its name for a while */
+        (void)zsock_unbind(handler, ENDPOINT);
     zsock_destroy(&handler);
 }
 

@@ -7,6 +7,7 @@
 #include "bus/certs.h"
 #include "bus/probe.h"
 #include "bus/socket.h"
+#include "bus/zap.h"
 #include "bus_rig.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -273,6 +274,27 @@ static void a_key_added_while_all_run_is_taken(void **state)
     ab_bus_destroy(&bus);
 }
 
+static void one_key_check_can_follow_another_at_once_but_not_run_beside_it(void **state)
+{
+    const char *key = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
+    struct ab_error err = {0};
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        zactor_t *zap = ab_zap_new(key, &err);
+        assert_non_null(zap);
+        zactor_destroy(&zap);
+    }
+    zactor_t *zap = ab_zap_new(key, &err);
+    assert_non_null(zap);
+    for (int i = 0; i < 3; i++)
+        assert_null(ab_zap_new(key, &err));
+    assert_non_null(strstr(err.text, "another one runs"));
+    zactor_destroy(&zap);
+    zap = ab_zap_new(key, &err);
+    assert_non_null(zap);
+    zactor_destroy(&zap);
+}
+
 /* The gateway process whose key check ends must end too. */
 static void a_gateway_whose_key_check_ends_ends(void **state)
 {
@@ -315,6 +337,7 @@ int main(int argc, char **argv)
         TEST(a_key_check_that_has_ended_is_found_by_the_self_test),
         TEST(strangers_and_false_names_get_no_work),
         TEST(a_key_added_while_all_run_is_taken),
+        TEST(one_key_check_can_follow_another_at_once_but_not_run_beside_it),
         TEST(a_gateway_whose_key_check_ends_ends),
     };
     if (argc == 2 && strcmp(argv[1], "environment") == 0)
