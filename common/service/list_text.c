@@ -360,13 +360,10 @@ static void add_search(struct list *self, int64_t rows)
 
 /* ---- statements */
 
-/* The trace is for who looks at a slow one. A plain list is prepared, with a text that stays. */
 void list_restart(struct list *self)
 {
     ab_buf_clear(&self->sql);
     self->n_params = 0;
-    if (!self->plain)
-        ab_buf_printf(&self->sql, "/*trace=%s*/ ", self->call->trace);
 }
 
 static void add_columns(struct list *self)

@@ -129,12 +129,19 @@ static bool only_reads(const struct ab_call *call)
     return !verb || !verb->writes;
 }
 
+/* What a call that changes nothing reads is answered before its transaction ends. */
+static int begin(struct ab_call *call, struct ab_error *err)
+{
+    const char *text = ab_printf(call->arena, "/*trace=%s*/ BEGIN%s", call->trace,
+                                 only_reads(call) ? " READ ONLY" : "");
+    return ab_db_ahead(call->db, &(struct ab_db_step){.text = text}, call->arena, err);
+}
+
 int request_begin(struct ab_call *call, struct ab_error *err)
 {
     PGresult *claim;
     bind_limits(call);
-    if (ab_ahead(call, only_reads(call) ? &SQL_tx_begin_read : &SQL_tx_begin, err) < 0
-        || ab_ahead(call, &SQL_tx_limits, err) < 0)
+    if (begin(call, err) < 0 || ab_ahead(call, &SQL_tx_limits, err) < 0)
         return -1;
     if (!call->route || !call->route->mutates)
         return 0;

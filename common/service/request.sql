@@ -3,16 +3,9 @@
 -- The key is the digest of the Idempotency-Key, else the request id. Kept are the verb, a small reply or the
 -- ids a large one is rebuilt from.
 
--- name: tx_begin
-BEGIN;
-
--- name: tx_begin_read
--- Of a call that changes nothing: what it reads is answered before it ends.
-BEGIN READ ONLY;
-
 -- name: tx_limits
 -- What is left of the caller's deadline, in ms: no statement works for somebody who has gone. And the trace, for
--- pg_stat_activity and for %a in log_line_prefix: prepared statements have no room for a comment.
+-- pg_stat_activity and for %a in log_line_prefix: prepared statements have no room for a comment; BEGIN has one.
 SELECT set_config('statement_timeout', :statement_ms::text, true), set_config('lock_timeout', :lock_ms::text, true),
        set_config('application_name', :application::text, true);
 

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +19,13 @@ static int set_up(void **state)
 {
     struct pair *pair = calloc(1, sizeof(*pair));
     struct ab_error err = {0};
-    char *endpoint = NULL;
+    char *endpoint = NULL, name[40];
+    static int n; /* a socket that is destroyed keeps its name for a while */
 
+    snprintf(name, sizeof(name), "inproc://parcel-%d", n++);
     pair->in = ab_socket_new(ZMQ_PAIR);
     pair->out = ab_socket_new(ZMQ_PAIR);
-    assert_int_equal(ab_socket_bind(pair->in, "inproc://parcel", &endpoint, &err), 0);
+    assert_int_equal(ab_socket_bind(pair->in, name, &endpoint, &err), 0);
     assert_int_equal(ab_socket_connect(pair->out, endpoint), 0);
     free(endpoint);
     *state = pair;
