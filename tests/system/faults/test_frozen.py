@@ -40,7 +40,7 @@ def test_a_frozen_jobs_replica_writes_nothing_twice(mesh):
     assert not writers.refused, writers.refused[:3]
     writers.check()
     assert gateway.metric('abies_bus_resent_total{service="jobs"}') > 0, "it was frozen with requests in hand"
-    assert gateway.metric('abies_bus_late_total{service="jobs"}') > late, "and answered them when it woke"
+    wait_for(lambda: gateway.metric('abies_bus_late_total{service="jobs"}') > late, 10, "and it answers them when it wakes")
 
 
 def test_a_frozen_sessions_replica_leases_nothing_twice(mesh):
